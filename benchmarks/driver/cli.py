@@ -15,7 +15,7 @@ from .environment import HERE, build_ours, build_peer, described, machine, say, 
 from .gpu import GPU_ROWS, within_a_budget
 from .outcome import Outcome, Share, from_data
 from .process import attempt
-from .rows import ROWS
+from .rows import ROWS, as_wanted
 from .table import markdown
 
 RESULTS = HERE / "results.json"
@@ -93,7 +93,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--commit", help="what it was built from, where there is no checkout to ask")
     parser.add_argument("--json", type=Path, help="also write every figure of these rows to this file")
     parser.add_argument(
-        "--measured", type=Path, metavar="FILE", help="measure nothing: the rows that --json has written, perhaps on another machine"
+        "--measured",
+        type=Path,
+        metavar="FILE",
+        help="measure nothing: the rows that --json has written, perhaps on another machine",
     )
     parser.add_argument(
         "--budget", type=float, metavar="SECONDS", help="GPU rows in the order named, as many as so many seconds are enough for"
@@ -145,11 +148,6 @@ def record(rows: list[Outcome | Share]) -> None:
     everything = sorted(known.values(), key=lambda row: order.get(row.name.removesuffix("-plain"), len(order)))
     write_figures(RESULTS, everything)
     write_report(markdown(everything))
-
-
-def as_wanted(row: Outcome | Share) -> Outcome | Share:
-    """A row with what is wanted of it today."""
-    return GPU_ROWS[row.name].judged(row) if isinstance(row, Outcome) and row.name in GPU_ROWS else row
 
 
 def write_figures(path: Path, rows: list[Outcome | Share]) -> None:

@@ -65,12 +65,15 @@ class Outcome:
     ours: Side
     theirs: Side
     target: float | None
+    # Of whole processes.
     memory_target: float | None = None
     agreements: list[Agreement] = field(default_factory=list)
     remark: str = ""
     commit: str = ""
     machine: str = ""
     time_target: float | None = None
+    # Of what processes held above what they held before they began.
+    work_memory_target: float | None = None
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> "Outcome":
@@ -90,7 +93,7 @@ class Outcome:
 
     @property
     def process_share(self) -> float:
-        """Our memory by theirs, as whole processes: what a device must have. Targets are measured by it."""
+        """Our memory by theirs, as whole processes: what a device must have."""
         return self.ours.peak / self.theirs.peak
 
     @property
@@ -98,9 +101,10 @@ class Outcome:
         if self.target is None and self.time_target is None:
             return None
         is_small = self.memory_target is None or self.process_share <= self.memory_target
+        is_lean = self.work_memory_target is None or self.work_share <= self.work_memory_target
         is_ahead = self.target is None or self.ratio >= self.target
         is_fast = self.time_target is None or self.ours.median <= self.time_target
-        return is_small and is_ahead and is_fast
+        return is_small and is_lean and is_ahead and is_fast
 
     def as_data(self) -> dict[str, Any]:
         return {

@@ -25,6 +25,8 @@ from .outcome import Agreement, Outcome, Share, Side
 from .process import Answer, Job
 
 SOLVER_STEPS = 20
+# What training on a CPU may hold above what the process held before it began, of what PyTorch's holds.
+WORK_MEMORY = 0.5
 Row = Callable[[Bench], list[Outcome | Share]]
 
 
@@ -51,7 +53,11 @@ class Step:
         ours = lambda: timed(bench.ours(self.our_job("step", bench, str(folder), self.dropout)), "milliseconds")
         theirs = lambda: timed(process.peer(self.peer_job("step", bench, str(folder), self.dropout)), "milliseconds")
         in_turn(bench.repeats, [(sides[0], ours), (sides[1], theirs)])
-        return [Outcome(self.name, self.title, "ms", *sides, self.target, agreements=agreements)]
+        return [self.judged(Outcome(self.name, self.title, "ms", *sides, None, agreements=agreements))]
+
+    def judged(self, outcome: Outcome) -> Outcome:
+        """A row with what is wanted of it: that is said here, whenever it was measured."""
+        return replace(outcome, target=self.target, work_memory_target=WORK_MEMORY)
 
     def agreements(self, bench: Bench, folder: str) -> list[Agreement]:
         """Without dropout, whose masks differ."""
@@ -148,7 +154,12 @@ def whole_round(bench: Bench) -> list[Outcome | Share]:
     in_turn(min(bench.repeats, 3), [(sides[0], ours), (sides[1], theirs)])
     title = "a whole FeDEQ round, FEMNIST, 10 writers, 5 + 3 epochs"
     remark = f"{bench.workers} clients side by side, {work.samples} samples a writer"
-    return [Outcome("round", title, "s", *sides, 3.0, 1 / 3, agreements, remark)]
+    return [judged_round(Outcome("round", title, "s", *sides, None, agreements=agreements, remark=remark))]
+
+
+def judged_round(outcome: Outcome) -> Outcome:
+    """The row with what is wanted of it, whenever it was measured."""
+    return replace(outcome, target=3.0, memory_target=1 / 3, work_memory_target=WORK_MEMORY)
 
 
 def fedavg(bench: Bench) -> list[Outcome | Share]:
@@ -229,7 +240,9 @@ def cores(bench: Bench) -> list[Outcome | Share]:
     in_turn(min(bench.repeats, 3), turns)
     title = f"all {count} cores against one, FeDEQ round, DEQ-ResNet-S, {2 * count} equal clients"
     limit = count * sides[1].median / median_side_by_side(lambda: settled(work.ours(equal, folder, 1))[0], count)
-    remark = f"rounds after the first; {count} processes of one worker each, which share nothing, do {limit:.1f} times the work of one"
+    remark = (
+        f"rounds after the first; {count} processes of one worker each, which share nothing, do {limit:.1f} times the work of one"
+    )
     return [Outcome("cores", title, "s", *sides, round(count * 13 / 16, 2), remark=remark)]
 
 
@@ -283,7 +296,7 @@ ROWS: dict[str, Row] = {
     for row in (
         Step("deq-s", "DEQ-ResNet-S training step, FEMNIST, batch 10, 20 Anderson steps", "deq-resnet-s", "femnist", 10, 3.0),
         Step("deq-m", "DEQ-ResNet-M training step, CIFAR, batch 20, 20 Anderson steps", "deq-resnet-m", "cifar10", 20, 3.0, 2, 2),
-        Step("resnet-20", "ResNet-20 training step, FEMNIST, batch 10", "resnet-20", "femnist", 10, 1.5),
+        Step("resnet-20", "ResNet-20 training step, FEMNIST, batch 10", "resnet-20", "femnist", 10, 2.5),
         Step("resnet-34", "ResNet-34 training step, CIFAR, batch 20", "resnet-34", "cifar10", 20, 1.5, 2, 2),
         Step(
             "deq-transformer",
@@ -302,3 +315,15 @@ ROWS |= {
     "limit-s": Limit("limit-s", "DEQ-ResNet-S cell forward, share of a core's peak", "deq-resnet-s", "femnist", 10),
     "limit-m": Limit("limit-m", "DEQ-ResNet-M cell forward, share of a core's peak", "deq-resnet-m", "cifar10", 20),
 }
+
+
+def as_wanted(row: Outcome | Share) -> Outcome | Share:
+    """A row with what is wanted of it today, where that is said beside it."""
+    if not isinstance(row, Outcome):
+        return row
+    if row.name in GPU_ROWS:
+        return GPU_ROWS[row.name].judged(row)
+    if row.name == "round":
+        return judged_round(row)
+    known = ROWS.get(row.name)
+    return known.judged(row) if isinstance(known, Step) else row

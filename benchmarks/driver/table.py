@@ -48,10 +48,11 @@ def target_of(row: Outcome) -> str:
     if row.time_target is not None:
         wanted.append(f"{row.time_target:g} {row.unit}")
     if row.memory_target is not None:
-        shares = f"is {row.process_share:.2f}"
-        if any(row.ours.idles) or any(row.theirs.idles):
-            shares += f", above what the processes held before {row.work_share:.2f}"
-        wanted.append(f"{row.memory_target:.2f} of the memory ({shares})")
+        wanted.append(f"{row.memory_target:.2f} of the memory (is {row.process_share:.2f})")
+    if row.work_memory_target is not None:
+        wanted.append(
+            f"{row.work_memory_target:.2f} of the memory above what the processes held before they began (is {row.work_share:.2f})"
+        )
     return ", ".join(wanted)
 
 

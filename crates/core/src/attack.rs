@@ -1,4 +1,4 @@
-//! Clients that lie, to try out what a federation bears. In simulations only: nothing here is reached by a message of a real client.
+//! Malicious clients, to test the robustness of a federation. In simulations only: nothing here is reached by a message of a real client.
 use std::collections::BTreeSet;
 
 use fedeq_data::{Seed, named};
@@ -16,18 +16,18 @@ use crate::stats::Score;
 use crate::training::positive;
 use crate::weights::Weights;
 
-/// Some clients lie, always the same ones, drawn by seed. They train as told and send something else; running statistics and everything else they
+/// Some clients are malicious, always the same ones, drawn by seed. They train as told and send something else; running statistics and everything else they
 /// report is true, sample counts unless the attack is about them. They are left out of every evaluation: accuracies are those of honest clients.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Attack {
-    /// What they do.
+    /// What malicious clients do.
     pub kind: AttackKind,
-    /// The share of clients that lie, rounded down.
+    /// The share of malicious clients, rounded down.
     #[serde(default = "usual_share")]
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
     pub share: f64,
-    /// How strongly; what is usual for the [kind](AttackKind) if left out.
+    /// The strength of the attack; what is usual for the [kind](AttackKind) if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub strength: Option<f64>,
@@ -38,7 +38,7 @@ fn usual_share() -> f64 {
 }
 
 named! {
-    /// What liars send in place of `theta + change`. Where a method sends changes, it is the same without `theta`.
+    /// What malicious clients send in place of `theta + change`. Where a method sends changes, it is the same without `theta`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
     pub enum AttackKind {
         /// `theta - strength * change`; 4 if left out.
@@ -47,9 +47,9 @@ named! {
         Noise = "noise",
         /// `theta + strength * change`: the right direction, and far too far; 100 if left out.
         LargeNorm = "large-norm",
-        /// What comes of training on labels that are counted from the other end: of `c` classes, class `k` becomes `c - 1 - k`. There is no strength.
+        /// What comes of training on reversed labels: of `c` classes, class `k` becomes `c - 1 - k`. There is no strength.
         LabelFlip = "label-flip",
-        /// `theta + strength * boost * (x - theta)` with one random model `x` for all liars; with the boost the plain mean becomes `x` where the usual number of liars takes
+        /// `theta + strength * boost * (x - theta)` with one random model `x` for all malicious clients; with the boost the plain mean becomes `x` where the usual number of them takes
         /// part and the others do not move (Bagdasaryan et al., 2020). 1 if left out.
         ModelReplacement = "model-replacement",
         /// `theta - change`, and `strength` times as many samples as there are; 1000 if left out. It is nothing to clients that count the same.
@@ -73,8 +73,7 @@ impl Attack {
     /// Refuses settings that mean nothing, or nothing to this method.
     pub fn validate(&self, algorithm: &dyn Algorithm) -> Result<()> {
         if !shares_anything(algorithm) {
-            let problem =
-                "`attack` means nothing to this method, whose clients send nothing: liars would deceive themselves alone";
+            let problem = "`attack` does not go with this method, which sends nothing";
             return Err(Error::invalid(problem, "leave it out, or choose another method"));
         }
         if !(0.0..1.0).contains(&self.share) {
@@ -91,7 +90,7 @@ impl Attack {
     pub fn draw(&self, clients: usize, cohort: usize, algorithm: &dyn Algorithm, seed: Seed) -> Result<Liars> {
         let count = (self.share * clients as f64 + 1e-9).floor() as usize;
         if count == 0 && self.share > 0.0 {
-            let problem = format!("`attack.share = {}` of `{clients}` clients makes a liar of none", self.share);
+            let problem = format!("`attack.share = {}` of `{clients}` clients selects no client", self.share);
             return Err(Error::invalid(problem, format!("give at least {}, or 0", 1.0 / clients as f64)));
         }
         let mut rng = seed.derive("liars", []).rng();
@@ -320,10 +319,10 @@ mod tests {
         };
         let method = FedAvg::default();
         let noise = attack(AttackKind::Noise, None);
-        refused(noise, &Local::default(), "`attack` means nothing to this method");
+        refused(noise, &Local::default(), "`attack` does not go with this method, which sends nothing");
         refused(Attack { share: 1.0, ..noise }, &method, "`attack.share` is `1`");
         refused(Attack { share: f64::NAN, ..noise }, &method, "`attack.share` is `NaN`");
-        refused(Attack { share: 0.05, ..noise }, &method, "`attack.share = 0.05` of `10` clients makes a liar of none");
+        refused(Attack { share: 0.05, ..noise }, &method, "`attack.share = 0.05` of `10` clients selects no client");
         refused(attack(AttackKind::Noise, Some(-1.0)), &method, "`attack.strength` is `-1`");
         refused(attack(AttackKind::LabelFlip, Some(1.0)), &method, "`attack.strength` means nothing to `attack = label-flip`");
     }

@@ -7,7 +7,7 @@ use fedeq_models::Part;
 use crate::algorithm::Algorithm;
 use crate::compression::{Compression, CompressionState};
 use crate::divergence::blame_penalty;
-use crate::engine::{Engine, EvaluationJob, Job, States, Work};
+use crate::engine::{Engine, EvaluationJob, Job, JobContext, States};
 use crate::error::Result;
 use crate::message::{Reply, Request};
 use crate::parallel::lock;
@@ -89,9 +89,9 @@ impl Clients<'_> {
         self.handle(&[(client, request)]).pop().expect("an engine replies to every job")
     }
 
-    fn work(&self) -> Work<'_> {
+    fn work(&self) -> JobContext<'_> {
         let Self { algorithm, training, engine, states, compression, .. } = *self;
-        Work { algorithm, training, engine, states, compression }
+        JobContext { algorithm, training, engine, states, compression }
     }
 
     fn train(&self, requests: &[(usize, &Request)]) -> Vec<Result<Reply>> {

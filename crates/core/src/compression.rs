@@ -5,7 +5,7 @@
 //!
 //! **Down**, the server sends the difference between its `theta` and what the client has: the first model, which both sides draw from the seed of the experiment, or what the client decoded when it last
 //! took part. Both sides do the same arithmetic on the same bytes, so that the server knows what each client has, bit by bit; what the codec loses of a difference is in the next one. The server
-//! keeps what a client has for so many rounds; to whoever takes part later it sends the whole model.
+//! keeps what a client has for so many rounds; to clients that come back later it sends the whole model.
 use fedeq_data::Seed;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct Compression {
     pub up: Option<Codec>,
     /// From the server to clients; as 32-bit floats if left out.
     pub down: Option<Codec>,
-    /// Whether clients add to an update what the codec lost of those before; so if left out.
+    /// Whether clients add to an update what the codec lost of those before; on if left out.
     pub error_feedback: Option<bool>,
     /// For how many rounds the server keeps what it sent to a client, 100 if left out. Whoever takes part later gets the whole model.
     pub keep_rounds: Option<u64>,

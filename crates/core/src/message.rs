@@ -42,7 +42,7 @@ named! {
         Measure = "measure",
         /// Training is over: do what the method does then.
         Finish = "finish",
-        /// You were not there during training: make the shared part your own.
+        /// To an unseen client: make the shared part your own.
         Adopt = "adopt",
         /// Let the server have the sum of what you and others trained: a message of secure aggregation follows in place of weights.
         Aggregate = "aggregate",

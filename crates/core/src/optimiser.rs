@@ -25,11 +25,11 @@ pub enum OptimiserName {
 pub enum Optimiser {
     /// `g <- g + weight_decay p`, `m <- momentum m + g`, `p <- p - rate m`; with Nesterov's look ahead `p <- p - rate (g + momentum m)`.
     Sgd {
-        /// How much of the last direction stays.
+        /// The share of the last direction that is kept.
         momentum: f64,
         /// Whether the step looks ahead.
         nesterov: bool,
-        /// How strongly parameters are drawn towards zero.
+        /// The weight decay.
         weight_decay: f64,
     },
     /// `m <- beta_1 m + (1 - beta_1) g`, `v <- beta_2 v + (1 - beta_2) g^2`, and
@@ -39,7 +39,7 @@ pub enum Optimiser {
         betas: [f64; 2],
         /// Keeps the denominator from zero.
         epsilon: f64,
-        /// How strongly parameters are drawn towards zero.
+        /// The weight decay.
         weight_decay: f64,
         /// Whether weight decay is `p <- p - rate weight_decay p` before the step, and not a part of the gradient.
         decoupled: bool,

@@ -25,8 +25,8 @@ pub struct Plan {
     pub sampling: Sampling,
     /// Evaluate all clients after every so many rounds, and always after the last.
     pub evaluate_every: u64,
-    /// Ends training once so many evaluations in a row found no better validation accuracy than one before them: the round after is the last; off
-    /// if left out. Needs `data.split.validation`.
+    /// Early stopping: training ends after this many evaluations in a row without a better validation accuracy than before them (the round after is the last); off if
+    /// left out. Needs `data.split.validation`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub patience: Option<u64>,
@@ -35,7 +35,7 @@ pub struct Plan {
     /// Lets clients of different speeds work whenever they can, asynchronously; off if left out. A round is then as many
     /// updates as the sampling gives a synchronous round.
     pub asynchronous: Option<Asynchronous>,
-    /// Sends differences by codecs, in fewer bytes; off if left out.
+    /// Compresses what is sent: differences, by codecs, in fewer bytes; off if left out.
     pub compression: Option<Compression>,
     /// How the server aggregates what clients send.
     #[serde(skip_serializing_if = "Aggregation::is_default")]

@@ -15,7 +15,7 @@ pub struct Sampling {
     pub fraction: f64,
     /// Whether a client can be drawn twice (and then counts twice).
     pub replacement: bool,
-    /// Whether each client takes part by the toss of its own coin, with probability `fraction`, instead of so many together. Cohorts then differ in size, and
+    /// Poisson sampling: each client takes part independently with probability `fraction`, instead of a fixed number of clients drawn together. Cohorts then differ in size, and
     /// one may be empty: its round trains no client.
     #[serde(skip_serializing_if = "is_off")]
     pub poisson: bool,
@@ -92,7 +92,7 @@ impl Sampling {
         Ok(cohort)
     }
 
-    /// A coin for each client: a uniform number of 53 bits below the fraction.
+    /// One draw for each client: a uniform number of 53 bits below the fraction.
     fn toss(&self, clients: usize, seed: Seed, round: u64) -> Result<Vec<usize>> {
         self.expected(clients)?;
         let mut rng = seed.derive("coins", [round]).rng();

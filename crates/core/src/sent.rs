@@ -12,13 +12,13 @@ use crate::weights::Weights;
 ///
 /// The server wants their mean, which an engine can take where they are. They become plain numbers when they are asked for.
 #[derive(Clone)]
-pub struct SentWeights(Held);
+pub struct SentWeights(SentForm);
 
 /// What is known of the layout of compressed weights.
 static NOTHING: OnceLock<Weights> = OnceLock::new();
 
 #[derive(Clone)]
-enum Held {
+enum SentForm {
     Here(Weights),
     ByEngine {
         like: Weights,
@@ -55,69 +55,69 @@ impl Default for SentWeights {
 
 impl From<Weights> for SentWeights {
     fn from(weights: Weights) -> Self {
-        Self(Held::Here(weights))
+        Self(SentForm::Here(weights))
     }
 }
 
 impl SentWeights {
     /// Weights that an engine holds. `like` are any weights of the same names and shapes.
     pub fn by_engine(like: Weights, held: Arc<dyn EngineWeights>) -> Self {
-        Self(Held::ByEngine { like, held })
+        Self(SentForm::ByEngine { like, held })
     }
 
     /// What a codec wrote: they become numbers again at the server, which knows what they are to be added to.
     pub(crate) fn compressed(bytes: Vec<u8>) -> Self {
-        Self(Held::Compressed(Arc::new(bytes)))
+        Self(SentForm::Compressed(Arc::new(bytes)))
     }
 
     /// The same, of a client that began with these parameters: what the server adds up is how far it came from there.
     pub(crate) fn moved_from(self, origin: Params) -> Result<Self> {
-        Ok(Self(Held::From { weights: self.to_host()?.into_owned(), origin }))
+        Ok(Self(SentForm::From { weights: self.to_host()?.into_owned(), origin }))
     }
 
     /// What the client began with, where that is not what the server has.
     pub(crate) fn origin(&self) -> Option<&Params> {
         match &self.0 {
-            Held::From { origin, .. } => Some(origin),
-            Held::Here(_) | Held::ByEngine { .. } | Held::Compressed(_) | Held::Masked => None,
+            SentForm::From { origin, .. } => Some(origin),
+            SentForm::Here(_) | SentForm::ByEngine { .. } | SentForm::Compressed(_) | SentForm::Masked => None,
         }
     }
 
     /// Weights that the server never sees: it learns their sum with those of others.
     pub fn masked() -> Self {
-        Self(Held::Masked)
+        Self(SentForm::Masked)
     }
 
     /// Whether the server never sees them.
     pub(crate) fn is_masked(&self) -> bool {
-        matches!(self.0, Held::Masked)
+        matches!(self.0, SentForm::Masked)
     }
 
     /// What a codec wrote, if they are on their way.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match &self.0 {
-            Held::Compressed(bytes) => Some(bytes),
-            Held::Here(_) | Held::From { .. } | Held::ByEngine { .. } | Held::Masked => None,
+            SentForm::Compressed(bytes) => Some(bytes),
+            SentForm::Here(_) | SentForm::From { .. } | SentForm::ByEngine { .. } | SentForm::Masked => None,
         }
     }
 
     /// Weights of the same names and shapes: these themselves where they are plain numbers, and none where they are compressed.
     pub fn like(&self) -> &Weights {
         match &self.0 {
-            Held::Here(weights) | Held::From { weights, .. } => weights,
-            Held::ByEngine { like, .. } => like,
-            Held::Compressed(_) | Held::Masked => NOTHING.get_or_init(Weights::default),
+            SentForm::Here(weights) | SentForm::From { weights, .. } => weights,
+            SentForm::ByEngine { like, .. } => like,
+            SentForm::Compressed(_) | SentForm::Masked => NOTHING.get_or_init(Weights::default),
         }
     }
 
     /// The weights as plain numbers.
     pub fn to_host(&self) -> Result<Cow<'_, Weights>> {
         match &self.0 {
-            Held::Here(weights) | Held::From { weights, .. } => Ok(Cow::Borrowed(weights)),
-            Held::ByEngine { held, .. } => held.to_host().map(Cow::Owned),
-            Held::Compressed(_) => Err(Error::message("its weights are still compressed")),
+            SentForm::Here(weights) | SentForm::From { weights, .. } => Ok(Cow::Borrowed(weights)),
+            SentForm::ByEngine { held, .. } => held.to_host().map(Cow::Owned),
+            SentForm::Compressed(_) => Err(Error::message("its weights are still compressed")),
             // What is sent of them.
-            Held::Masked => Ok(Cow::Borrowed(NOTHING.get_or_init(Weights::default))),
+            SentForm::Masked => Ok(Cow::Borrowed(NOTHING.get_or_init(Weights::default))),
         }
     }
 
@@ -136,9 +136,9 @@ impl SentWeights {
     /// Whether every number is finite.
     pub fn is_finite(&self) -> bool {
         match &self.0 {
-            Held::Here(weights) | Held::From { weights, .. } => weights.is_finite(),
-            Held::ByEngine { held, .. } => held.is_finite(),
-            Held::Compressed(_) | Held::Masked => true,
+            SentForm::Here(weights) | SentForm::From { weights, .. } => weights.is_finite(),
+            SentForm::ByEngine { held, .. } => held.is_finite(),
+            SentForm::Compressed(_) | SentForm::Masked => true,
         }
     }
 
@@ -149,7 +149,7 @@ impl SentWeights {
         }
         self.like().ensure_like(expected)?;
         match &self.0 {
-            Held::ByEngine { held, .. } if !held.is_finite() => Err(Error::message("it holds values that are not finite")),
+            SentForm::ByEngine { held, .. } if !held.is_finite() => Err(Error::message("it holds values that are not finite")),
             _ => Ok(()),
         }
     }
@@ -167,8 +167,8 @@ impl SentWeights {
 
     fn held(&self) -> Option<&dyn EngineWeights> {
         match &self.0 {
-            Held::Here(_) | Held::From { .. } | Held::Compressed(_) | Held::Masked => None,
-            Held::ByEngine { held, .. } => Some(held.as_ref()),
+            SentForm::Here(_) | SentForm::From { .. } | SentForm::Compressed(_) | SentForm::Masked => None,
+            SentForm::ByEngine { held, .. } => Some(held.as_ref()),
         }
     }
 }
@@ -186,10 +186,10 @@ impl PartialEq for SentWeights {
 impl fmt::Debug for SentWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Held::Here(weights) | Held::From { weights, .. } => weights.fmt(f),
-            Held::ByEngine { .. } => f.write_str("weights that an engine holds"),
-            Held::Compressed(bytes) => write!(f, "weights in {} bytes", bytes.len()),
-            Held::Masked => f.write_str("weights under masks"),
+            SentForm::Here(weights) | SentForm::From { weights, .. } => weights.fmt(f),
+            SentForm::ByEngine { .. } => f.write_str("weights that an engine holds"),
+            SentForm::Compressed(bytes) => write!(f, "weights in {} bytes", bytes.len()),
+            SentForm::Masked => f.write_str("weights under masks"),
         }
     }
 }

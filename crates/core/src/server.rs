@@ -127,7 +127,7 @@ impl<T: Transport> Server<'_, T> {
         observers: &mut [&mut dyn Observer<T>],
     ) -> Result<RoundResult> {
         let cohort = self.plan.cohort(self.algorithm, self.clients, self.unknown(), server.round)?;
-        // A cohort that was drawn by coins may be empty.
+        // A cohort of Poisson sampling may be empty.
         let replies = match cohort.as_slice() {
             [] => Replies::default(),
             cohort => self.ask(server, ClientTask::Train, cohort, observers)?,

@@ -16,18 +16,18 @@ use crate::training::{positive, share};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerOptimiser {
-    /// How the second moment is kept.
+    /// Which optimiser.
     pub rule: ServerRule,
     /// The step size.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub rate: f64,
-    /// How much of the first moment stays from round to round.
+    /// The decay rate of the first moment from round to round.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
     pub beta_1: f64,
-    /// How much of the second moment stays from round to round; means nothing to `adagrad` and `momentum`.
+    /// The decay rate of the second moment from round to round; means nothing to `adagrad` and `momentum`.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
     pub beta_2: f64,
-    /// Bounds how far a number moves whose changes are small.
+    /// Added to the root of the second moment, so that parameters whose changes are small do not step far.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub tau: f64,
 }
@@ -43,7 +43,7 @@ pub enum ServerRule {
     Yogi,
     /// `v <- v + change^2`.
     Adagrad,
-    /// There is none.
+    /// No second moment (FedAvgM).
     Momentum,
 }
 

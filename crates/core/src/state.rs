@@ -141,10 +141,10 @@ impl ClientState {
 
 /// A client's state wherever its engine keeps it: as plain numbers in memory, or in a form of the engine's own, such as buffers on a device.
 #[derive(Clone)]
-pub struct KeptState(Kept);
+pub struct KeptState(StateForm);
 
 #[derive(Clone)]
-enum Kept {
+enum StateForm {
     Here(ClientState),
     ByEngine(ClientInfo, CompressionState, Arc<dyn EngineState>),
 }
@@ -152,10 +152,10 @@ enum Kept {
 /// A client's state in the form in which an engine keeps it between rounds. It never changes: an engine that trains on makes a new one, since the old one may
 /// be gone back to.
 pub trait EngineState: Any + Send + Sync {
-    /// The state as plain numbers, for checkpoints and for whoever looks on. How often the client took part, its mixing, and what it keeps for compression, is filled in by the caller.
+    /// The state as plain numbers, for checkpoints and observers. How often the client took part, its mixing, and what it keeps for compression, is filled in by the caller.
     fn to_host(&self) -> Result<ClientState>;
 
-    /// The [head](ClientState::head) alone, which whoever looks on asks for twice a round.
+    /// The [head](ClientState::head) alone, which an observer asks for twice a round.
     fn head(&self) -> Result<Params> {
         self.to_host().map(|state| state.head())
     }
@@ -169,37 +169,37 @@ pub trait EngineState: Any + Send + Sync {
 
 impl From<ClientState> for KeptState {
     fn from(state: ClientState) -> Self {
-        Self(Kept::Here(state))
+        Self(StateForm::Here(state))
     }
 }
 
 impl KeptState {
     /// A state that an engine keeps in its own form; `info` is what the method knows of the client after the work.
     pub fn by_engine(info: ClientInfo, state: Arc<dyn EngineState>) -> Self {
-        Self(Kept::ByEngine(info, CompressionState::default(), state))
+        Self(StateForm::ByEngine(info, CompressionState::default(), state))
     }
 
     /// What a method may know of it.
     pub fn info(&self) -> ClientInfo {
         match &self.0 {
-            Kept::Here(state) => state.info(),
-            Kept::ByEngine(info, ..) => *info,
+            StateForm::Here(state) => state.info(),
+            StateForm::ByEngine(info, ..) => *info,
         }
     }
 
     /// The state in an engine's own form, if it is kept so.
     pub fn held<S: EngineState>(&self) -> Option<&S> {
         match &self.0 {
-            Kept::Here(_) => None,
-            Kept::ByEngine(.., state) => (state.as_ref() as &dyn Any).downcast_ref(),
+            StateForm::Here(_) => None,
+            StateForm::ByEngine(.., state) => (state.as_ref() as &dyn Any).downcast_ref(),
         }
     }
 
     /// The state as plain numbers.
     pub fn to_host(&self) -> Result<Cow<'_, ClientState>> {
         match &self.0 {
-            Kept::Here(state) => Ok(Cow::Borrowed(state)),
-            Kept::ByEngine(info, compression, state) => {
+            StateForm::Here(state) => Ok(Cow::Borrowed(state)),
+            StateForm::ByEngine(info, compression, state) => {
                 let ClientInfo { participations, last_round, mixing, .. } = *info;
                 let compression = compression.clone();
                 Ok(Cow::Owned(ClientState { participations, last_round, mixing, compression, ..state.to_host()? }))
@@ -207,64 +207,64 @@ impl KeptState {
         }
     }
 
-    /// The state as plain numbers, for whoever continues with it.
+    /// The state as plain numbers, for what continues with it.
     pub fn into_host(self) -> Result<ClientState> {
         match self.0 {
-            Kept::Here(state) => Ok(state),
-            Kept::ByEngine(..) => Ok(self.to_host()?.into_owned()),
+            StateForm::Here(state) => Ok(state),
+            StateForm::ByEngine(..) => Ok(self.to_host()?.into_owned()),
         }
     }
 
     /// The [head](ClientState::head) alone.
     pub fn head(&self) -> Result<Params> {
         match &self.0 {
-            Kept::Here(state) => Ok(state.head()),
-            Kept::ByEngine(.., state) => state.head(),
+            StateForm::Here(state) => Ok(state.head()),
+            StateForm::ByEngine(.., state) => state.head(),
         }
     }
 
     /// The bytes it takes in memory, to within small change.
     pub fn size(&self) -> usize {
         match &self.0 {
-            Kept::Here(state) => state.size(),
-            Kept::ByEngine(_, compression, state) => compression.size() + state.size(),
+            StateForm::Here(state) => state.size(),
+            StateForm::ByEngine(_, compression, state) => compression.size() + state.size(),
         }
     }
 
     /// The state as plain numbers, if it is kept so.
     pub(crate) fn here(&self) -> Option<&ClientState> {
         match &self.0 {
-            Kept::Here(state) => Some(state),
-            Kept::ByEngine(..) => None,
+            StateForm::Here(state) => Some(state),
+            StateForm::ByEngine(..) => None,
         }
     }
 
     /// What the client keeps for the sake of compression: on the host, whoever keeps the rest.
     pub(crate) fn compression(&self) -> &CompressionState {
         match &self.0 {
-            Kept::Here(state) => &state.compression,
-            Kept::ByEngine(_, compression, _) => compression,
+            StateForm::Here(state) => &state.compression,
+            StateForm::ByEngine(_, compression, _) => compression,
         }
     }
 
     pub(crate) fn keep_compression(&mut self, kept: CompressionState) {
         match &mut self.0 {
-            Kept::Here(ClientState { compression, .. }) | Kept::ByEngine(_, compression, _) => *compression = kept,
+            StateForm::Here(ClientState { compression, .. }) | StateForm::ByEngine(_, compression, _) => *compression = kept,
         }
     }
 
     pub(crate) fn is_finite(&self) -> bool {
         match &self.0 {
-            Kept::Here(state) => state.is_finite(),
-            Kept::ByEngine(info, _, state) => info.mixing.is_none_or(f64::is_finite) && state.is_finite(),
+            StateForm::Here(state) => state.is_finite(),
+            StateForm::ByEngine(info, _, state) => info.mixing.is_none_or(f64::is_finite) && state.is_finite(),
         }
     }
 
     /// The client has taken part in a round.
     pub(crate) fn took_part(&mut self, round: u64) {
         match &mut self.0 {
-            Kept::Here(ClientState { participations, last_round, .. })
-            | Kept::ByEngine(ClientInfo { participations, last_round, .. }, ..) => {
+            StateForm::Here(ClientState { participations, last_round, .. })
+            | StateForm::ByEngine(ClientInfo { participations, last_round, .. }, ..) => {
                 *participations += 1;
                 *last_round = Some(round);
             }
@@ -273,7 +273,7 @@ impl KeptState {
 
     /// Local work is over: fixed points that are not meant to outlast it are forgotten. Those in an engine's own form are the engine's business.
     pub(crate) fn end_phases(&mut self) {
-        if let Kept::Here(state) = &mut self.0 {
+        if let StateForm::Here(state) = &mut self.0 {
             state.memory.end_phases();
         }
     }

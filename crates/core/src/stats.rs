@@ -26,7 +26,7 @@ pub struct Neighbours {
     /// How many neighbours vote.
     #[schemars(range(min = 1))]
     pub count: usize,
-    /// The weight of their vote beside the network's.
+    /// The weight of the neighbours' vote, against the network's.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub mixing: f64,
 }
@@ -192,13 +192,13 @@ impl PhaseBytes {
 fn count<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Written {
+    enum NumberOrText {
         Number(u64),
         Text(String),
     }
-    match Written::deserialize(deserializer)? {
-        Written::Number(count) => Ok(count),
-        Written::Text(text) => text.parse().map_err(|_| serde::de::Error::custom(format!("`{text}` is not a count"))),
+    match NumberOrText::deserialize(deserializer)? {
+        NumberOrText::Number(count) => Ok(count),
+        NumberOrText::Text(text) => text.parse().map_err(|_| serde::de::Error::custom(format!("`{text}` is not a count"))),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::state::{ClientState, KeptState};
 /// alike but for their dual, which is made when it is asked for.
 pub struct ClientStore {
     fresh: Box<dyn Fn(usize) -> ClientState + Send + Sync>,
-    memory: BTreeMap<usize, Held>,
+    memory: BTreeMap<usize, CachedState>,
     /// Client numbers by the time they were last used.
     recent: BTreeMap<u64, usize>,
     clock: u64,
@@ -21,20 +21,20 @@ pub struct ClientStore {
     /// The file of each client's state as it is on disk.
     files: BTreeMap<usize, String>,
     /// What clients that changed since the last settled moment were then.
-    settled: BTreeMap<usize, Settled>,
+    settled: BTreeMap<usize, SavedState>,
     /// Files that a checkpoint may name; others go as soon as they are not needed.
     named: BTreeSet<String>,
 }
 
 /// What a client was at the last settled moment.
-enum Settled {
+enum SavedState {
     /// What is in this file, or fresh.
     OnDisk(Option<String>),
     /// A state that no file holds.
     InMemory(Box<KeptState>),
 }
 
-struct Held {
+struct CachedState {
     state: KeptState,
     time: u64,
     size: usize,
@@ -114,7 +114,7 @@ impl ClientStore {
     pub fn settle(&mut self) -> Result<()> {
         for (client, settled) in std::mem::take(&mut self.settled) {
             self.bytes -= settled.size();
-            if let Settled::OnDisk(Some(file)) = settled {
+            if let SavedState::OnDisk(Some(file)) = settled {
                 self.remove_if_unused(client, &file)?;
             }
         }
@@ -127,9 +127,9 @@ impl ClientStore {
             self.bytes -= settled.size();
             self.release(client);
             match settled {
-                Settled::InMemory(state) => self.hold(client, *state, true)?,
-                Settled::OnDisk(Some(file)) => drop(self.files.insert(client, file)),
-                Settled::OnDisk(None) => drop(self.files.remove(&client)),
+                SavedState::InMemory(state) => self.hold(client, *state, true)?,
+                SavedState::OnDisk(Some(file)) => drop(self.files.insert(client, file)),
+                SavedState::OnDisk(None) => drop(self.files.remove(&client)),
             }
         }
         Ok(())
@@ -170,10 +170,10 @@ impl ClientStore {
     }
 
     /// What a client is now, to come back to.
-    fn as_settled(&mut self, client: usize) -> Settled {
-        let on_disk = Settled::OnDisk(self.files.get(&client).cloned());
+    fn as_settled(&mut self, client: usize) -> SavedState {
+        let on_disk = SavedState::OnDisk(self.files.get(&client).cloned());
         let settled = match self.memory.get(&client) {
-            Some(held) if held.changed => Settled::InMemory(Box::new(held.state.clone())),
+            Some(held) if held.changed => SavedState::InMemory(Box::new(held.state.clone())),
             _ => on_disk,
         };
         self.bytes += settled.size();
@@ -186,7 +186,7 @@ impl ClientStore {
         self.clock += 1;
         self.bytes += size;
         self.recent.insert(self.clock, client);
-        self.memory.insert(client, Held { state, time: self.clock, size, changed });
+        self.memory.insert(client, CachedState { state, time: self.clock, size, changed });
         if self.bytes > self.capacity {
             self.put_settled_on_disk()?;
         }
@@ -210,10 +210,10 @@ impl ClientStore {
     /// Makes room: states to come back to are wanted only if a run is stopped.
     fn put_settled_on_disk(&mut self) -> Result<()> {
         for (&client, settled) in &mut self.settled {
-            if let Settled::InMemory(state) = settled {
+            if let SavedState::InMemory(state) = settled {
                 let name = write_state(&self.folder, client, state)?;
                 self.bytes -= settled.size();
-                *settled = Settled::OnDisk(Some(name));
+                *settled = SavedState::OnDisk(Some(name));
             }
         }
         Ok(())
@@ -232,7 +232,7 @@ impl ClientStore {
     /// Removes a client's file, unless it holds what the client is or was, or a checkpoint may name it.
     fn remove_if_unused(&self, client: usize, file: &str) -> Result<()> {
         let is_now = self.files.get(&client).is_some_and(|now| now == file);
-        let was = matches!(self.settled.get(&client), Some(Settled::OnDisk(Some(was))) if was == file);
+        let was = matches!(self.settled.get(&client), Some(SavedState::OnDisk(Some(was))) if was == file);
         if is_now || was || self.named.contains(file) {
             return Ok(());
         }
@@ -241,7 +241,7 @@ impl ClientStore {
     }
 }
 
-impl Settled {
+impl SavedState {
     /// The bytes it takes in memory.
     fn size(&self) -> usize {
         match self {

@@ -35,22 +35,22 @@ pub struct Training {
     /// How a gradient becomes a step.
     #[serde(skip_serializing_if = "is_usual")]
     pub optimiser: OptimiserName,
-    /// How much of the last direction stays, for `sgd`; 0 if left out.
+    /// The momentum of `sgd`; 0 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
     pub momentum: Option<f64>,
     /// Whether steps with momentum look ahead, as Nesterov's do.
     #[serde(skip_serializing_if = "is_usual")]
     pub nesterov: bool,
-    /// How strongly parameters are drawn towards zero; if left out 0, and 0.01 for `adam-w`.
+    /// The weight decay; if left out 0, and 0.01 for `adam-w`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub weight_decay: Option<f64>,
-    /// How much of the first moment stays, for `adam` and `adam-w`; 0.9 if left out.
+    /// The decay rate of the first moment, for `adam` and `adam-w`; 0.9 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
     pub beta_1: Option<f64>,
-    /// How much of the second moment stays, for `adam` and `adam-w`; 0.999 if left out.
+    /// The decay rate of the second moment, for `adam` and `adam-w`; 0.999 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
     pub beta_2: Option<f64>,
@@ -58,14 +58,14 @@ pub struct Training {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub epsilon: Option<f64>,
-    /// The longest gradient of the loss, as a Euclidean norm over all that is trained; a longer one is shortened to it. No limit if left out.
+    /// The largest Euclidean norm of the loss's gradient, over all that is trained; a longer gradient is scaled down to it. No limit if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub clip_gradient: Option<f64>,
     /// Changes pictures by chance each time they are trained on, if given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub augment: Option<Augmentation>,
-    /// Lets what a client trains on move through its samples while rounds go by, if given; else it trains on all of them in every round.
+    /// Concept drift: in each round a client trains on a window of its samples, which moves over the rounds; on all of them in every round if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
     /// How step sizes change over rounds; not at all if left out.
@@ -82,7 +82,7 @@ pub struct Training {
     pub initial_heads: InitialHeads,
     /// Keeps DEQ-MLP's cell contractive, if given.
     pub projection: Option<Projection>,
-    /// Looks at every evaluation whether solves started elsewhere end elsewhere, if given.
+    /// At every evaluation, tests whether the solver finds different fixed points from different initial states, if given.
     pub watch_fixed_points: Option<Search>,
 }
 
@@ -156,12 +156,15 @@ impl Training {
     /// Refuses what does not go with a method.
     pub fn validate_method(&self, algorithm: &dyn Algorithm) -> Result<()> {
         if algorithm.contrasts() && self.augment.is_some() {
-            let problem = "`training.augment` does not go with this method, which knows embeddings of samples as they are";
+            let problem =
+                "`training.augment` does not go with this method, which contrasts embeddings of the unaugmented samples";
             return Err(Error::invalid(problem, "leave it out, or choose another method"));
         }
         match self.beyond_plain_steps().filter(|_| algorithm.needs_plain_steps()) {
             Some(setting) => Err(Error::invalid(
-                format!("`{setting}` does not go with this method, which makes something of how far plain gradient steps went"),
+                format!(
+                    "`{setting}` does not go with this method, which derives control values from the length of plain gradient steps"
+                ),
                 "leave it out, or choose another method",
             )),
             None => Ok(()),

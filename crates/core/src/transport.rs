@@ -151,7 +151,7 @@ impl<'a> InProcess<'a> {
         self
     }
 
-    /// Lets some clients lie.
+    /// Makes some clients malicious.
     pub fn attacked_by(mut self, liars: Option<&'a Liars>) -> Self {
         self.liars = liars;
         self
@@ -213,7 +213,7 @@ impl<'a> InProcess<'a> {
         Ok(KnownModel::of(compression, state.compression(), round, || shared_part(self.algorithm, &self.store.fresh(client).own)))
     }
 
-    /// Tells whoever looks on who is called.
+    /// Tells observers which client is called.
     fn announce(&self, requests: &[DeliveredRequest<'_>]) {
         if let Some(first) = requests.first() {
             let called: Vec<usize> = requests.iter().map(|delivered| delivered.client).collect();
@@ -313,7 +313,7 @@ struct DeliveredRequest<'a> {
     size: u64,
 }
 
-/// States in a store, with whoever may stop clients or look on.
+/// States in a store, with observers of clients, which may also stop them.
 struct StoredStates<'a, 's> {
     store: Mutex<&'s mut ClientStore>,
     interrupted: &'a (dyn Fn() -> bool + Sync),

@@ -9,7 +9,7 @@ use crate::server::Server;
 use crate::server_state::ServerState;
 use crate::transport::Transport;
 
-/// How those who were not there during training fare.
+/// What unseen clients reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unseen {
     /// How many there are.
@@ -21,7 +21,7 @@ pub struct Unseen {
 }
 
 impl<T: Transport> Server<'_, T> {
-    /// Lets clients that were not there during training make the shared part their own.
+    /// Lets unseen clients make the shared part their own.
     pub fn meet_unseen(&mut self, server: &ServerState, unseen: &[usize]) -> Result<()> {
         if unseen.is_empty() {
             return Ok(());
@@ -29,7 +29,7 @@ impl<T: Transport> Server<'_, T> {
         self.ask_afterwards(server, ClientTask::Adopt, unseen).map(|_| ())
     }
 
-    /// Evaluates clients that were not there during training; nothing if there are none.
+    /// Evaluates unseen clients; nothing if there are none.
     pub fn evaluate_unseen(&mut self, server: &ServerState, unseen: &[usize]) -> Result<Option<Unseen>> {
         if unseen.is_empty() {
             return Ok(None);

@@ -14,7 +14,7 @@ use fedeq_models::graph::{Parameter, ParameterId};
 
 use crate::evaluate::{EVALUATION_BATCH, Voting};
 use crate::network::{Network, classes, padding, predictions};
-use crate::optimiser::{Moments, PlainStep, add_proximal, clip};
+use crate::optimiser::{OptimiserMoments, PlainStep, add_proximal, clip};
 use crate::parameters::ParameterLayout;
 use crate::pool::Pool;
 
@@ -244,7 +244,7 @@ struct PhaseRun<'a> {
     proximal: Option<&'a ProximalGradient>,
     /// Where everything that is trained is in a gradient as a whole.
     trained: ParameterLayout,
-    moments: Moments,
+    moments: OptimiserMoments,
     /// Gradient steps in all.
     steps: u64,
     stats: TrainStats,
@@ -258,7 +258,7 @@ impl<'a> PhaseRun<'a> {
         proximal: Option<&'a ProximalGradient>,
     ) -> Self {
         let trained = ParameterLayout::of_some(problem.network.graph(), |parameter| phase.trains.includes(parameter.part));
-        let moments = Moments::new(&phase.optimiser, trained.len(), &mut Pool::default());
+        let moments = OptimiserMoments::new(&phase.optimiser, trained.len(), &mut Pool::default());
         let steps = (phase.epochs * problem.training.steps(problem.samples())) as u64;
         Self { problem, weights, phase, proximal, trained, moments, steps, stats: TrainStats::default() }
     }

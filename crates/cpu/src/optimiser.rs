@@ -10,7 +10,7 @@ use crate::pool::Pool;
 
 /// The first and second moments of everything that is trained; empty where an optimiser has none. They begin at zero in every phase.
 #[derive(Debug)]
-pub(crate) struct Moments {
+pub(crate) struct OptimiserMoments {
     first: Vec<f32>,
     second: Vec<f32>,
     /// `beta_1^t` and `beta_2^t` after `t` steps.
@@ -53,7 +53,7 @@ pub(crate) enum Step {
     Adam { step: AdamStep, decay: f32, decoupled: bool },
 }
 
-impl Moments {
+impl OptimiserMoments {
     /// Those of so many parameters.
     pub(crate) fn new(optimiser: &Optimiser, parameters: usize, pool: &mut Pool) -> Self {
         let (first, second) = match *optimiser {

@@ -216,19 +216,19 @@ impl<'a> Planner<'a> {
     }
 
     /// Where the gradient of an input goes that has the very gradient of the output.
-    pub(crate) fn same_as(&mut self, input: ValueId, output: Buffer) -> Passed {
+    pub(crate) fn same_as(&mut self, input: ValueId, output: Buffer) -> PassedGradient {
         if !self.wants(input) {
-            return Passed::Unwanted;
+            return PassedGradient::Unwanted;
         }
         match self.gradients[input.0] {
             // The gradient of the output is not needed any more: it becomes that of the input where it is.
             None => {
                 self.gradients[input.0] = Some(output);
-                Passed::InPlace
+                PassedGradient::InPlace
             }
             Some(buffer) => {
                 self.lifetimes.need(buffer, self.backward_time());
-                Passed::AddedTo(buffer)
+                PassedGradient::AddedTo(buffer)
             }
         }
     }
@@ -300,7 +300,7 @@ fn cheap_values(graph: &Graph) -> Vec<Option<usize>> {
 
 /// Where the gradient of an input goes that has the very gradient of the output.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Passed {
+pub(crate) enum PassedGradient {
     /// It is not wanted.
     Unwanted,
     /// It stays where it is.

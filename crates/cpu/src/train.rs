@@ -20,7 +20,7 @@ use crate::contrast::Embeddings;
 use crate::executor::{Context, Executor};
 use crate::network::{Network, classes, input_of, padding, predictions, size_of};
 use crate::op::Start;
-use crate::optimiser::{Moments, PlainStep, add_proximal, clip};
+use crate::optimiser::{OptimiserMoments, PlainStep, add_proximal, clip};
 use crate::parameters::ParameterLayout;
 use crate::pool::Pool;
 use crate::projection::project;
@@ -73,7 +73,7 @@ struct PhaseRun<'a> {
     gradients: Vec<f32>,
     /// Where everything that is trained is, where the optimiser wants the gradient as a whole.
     trained: ParameterLayout,
-    moments: Moments,
+    moments: OptimiserMoments,
     /// What is added to the gradient of every parameter, in the order of the graph.
     offsets: Vec<Option<&'a [f32]>>,
     /// The bytes of parameters that are not in memory of this phase: training takes them along.
@@ -108,7 +108,7 @@ impl<'a> PhaseRun<'a> {
             strength: proximal.map_or(0.0, |proximal| proximal.strength as f32),
             per_prediction: proximal.is_some_and(|proximal| proximal.per_prediction),
             gradients: Vec::new(),
-            moments: Moments::new(&phase.optimiser, trained.len(), &mut worker.memory.pool),
+            moments: OptimiserMoments::new(&phase.optimiser, trained.len(), &mut worker.memory.pool),
             trained,
             offsets: offsets.collect(),
             at_rest,

@@ -10,7 +10,7 @@ use crate::{Dataset, Error, Images, Labels, Result, Samples, Seed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FeatureShift {
-    /// Pictures are turned about their middle by up to so many degrees, to either side.
+    /// Pictures are turned about their middle by at most this many degrees, to either side.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 180.0), extend("exclusiveMinimum" = 0))]
     pub rotation: Option<f64>,

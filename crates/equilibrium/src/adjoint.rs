@@ -35,7 +35,7 @@ pub enum Adjoint {
     },
     /// The linear system is solved, by vector-Jacobian products alone.
     Implicit {
-        /// By which method.
+        /// The solver of the linear system.
         #[serde(default)]
         solver: LinearSolver,
         /// How well: tolerances are relative to `||v||`.

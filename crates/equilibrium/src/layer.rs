@@ -27,11 +27,11 @@ use crate::stop::Stop;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Equilibrium {
-    /// Finds the state.
+    /// The fixed-point solver.
     pub solver: Solver,
     /// Decides when it is found.
     pub stop: Stop,
-    /// Passes the gradient.
+    /// How gradients pass through the fixed point.
     pub adjoint: Adjoint,
     /// What else the solve does.
     pub options: SolveOptions,

@@ -13,7 +13,7 @@ use crate::stop::Stop;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SolveOptions {
-    /// Finished samples are left out of the work once no more than this share of the rows is still being solved; 0 never does.
+    /// Samples that have converged are removed from the batch once at most this share of it is still being solved; 0 never removes any.
     /// Leaving them out copies the solver's memory once, so it pays where the map costs more than that: nearly always on a CPU.
     /// Devices that compile or tune for each new shape may prefer 0.
     #[schemars(range(min = 0.0, max = 1.0))]

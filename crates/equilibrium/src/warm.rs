@@ -101,14 +101,14 @@ impl StoredPrecision {
 pub struct WarmMemory {
     policy: WarmStart,
     /// By sample id.
-    states: BTreeMap<u64, Stored>,
+    states: BTreeMap<u64, StoredState>,
     bytes: usize,
-    previous: Option<Vec<Stored>>,
+    previous: Option<Vec<StoredState>>,
 }
 
 /// One sample's state in the precision asked for.
 #[derive(Clone, Debug, PartialEq)]
-enum Stored {
+enum StoredState {
     Single(Vec<f32>),
     Half(Vec<f16>),
 }
@@ -172,7 +172,7 @@ impl WarmMemory {
             WarmStart::Off => {}
             WarmStart::PreviousBatch => {
                 let mut previous = self.previous.take().unwrap_or_default();
-                previous.resize_with(z.rows(), || Stored::Single(Vec::new()));
+                previous.resize_with(z.rows(), || StoredState::Single(Vec::new()));
                 let rows = previous.iter_mut().enumerate();
                 let all = rows.fold(true, |all, (row, state)| all & state.overwrite(z.row(row), StoredPrecision::Single));
                 self.previous = all.then_some(previous);
@@ -208,7 +208,7 @@ impl WarmMemory {
     }
 
     /// The remembered state of the sample at some position of a batch, if it has so many numbers.
-    fn state_of(&self, position: usize, id: u64, batch: usize, numbers: usize) -> Option<&Stored> {
+    fn state_of(&self, position: usize, id: u64, batch: usize, numbers: usize) -> Option<&StoredState> {
         let found = match &self.previous {
             Some(previous) if previous.len() == batch => previous.get(position),
             Some(_) => None,
@@ -229,7 +229,7 @@ impl WarmMemory {
         let size = precision.bytes(row.len());
         if capacity.is_none_or(|capacity| self.bytes + size <= capacity) {
             self.bytes += size;
-            let mut state = Stored::Single(Vec::new());
+            let mut state = StoredState::Single(Vec::new());
             state.overwrite(row, precision);
             self.states.insert(id, state);
         }
@@ -242,7 +242,7 @@ impl WarmMemory {
     }
 }
 
-impl Stored {
+impl StoredState {
     /// Becomes another state, in its own memory where that fits; stays what it is and says so if a value cannot be stored as a finite number.
     fn overwrite(&mut self, row: &[f32], precision: StoredPrecision) -> bool {
         if !precision.holds(row) {

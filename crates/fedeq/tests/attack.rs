@@ -28,7 +28,7 @@ fn liars_are_named_and_honest_clients_evaluated() {
     let summary = json(&run.join("summary.json"));
     let liars: Vec<u64> = summary["attack"]["liars"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
     assert_eq!((summary["attack"]["kind"].as_str(), liars.len()), (Some("noise"), 2), "a tenth of 28");
-    assert!(text.contains("mean over 26 clients that do not lie") && text.contains("noise by "), "{text}");
+    assert!(text.contains("mean over 26 honest clients") && text.contains("noise by "), "{text}");
     for view in ["local", "shared"] {
         let clients = summary["evaluation"][view]["clients"].as_array().expect("a list");
         let unknown: Vec<u64> = (0..).zip(clients).filter(|(_, accuracy)| accuracy.is_null()).map(|(client, _)| client).collect();

@@ -1,7 +1,10 @@
 //! The words are true: every command on the pages for users works, and every help text has examples.
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use fedeq_core::Method;
 
 /// Before a page's commands: stop at the first that fails, and do not wait for a server to end.
 const PRELUDE: &str = r#"set -euo pipefail
@@ -219,4 +222,23 @@ fn pages_link_to_what_is_there() {
             assert!(!is_local || page.with_file_name(target).exists(), "`{}` links to `{target}`", page.display());
         }
     }
+}
+
+/// What stands in the first column of the table below a header, separated by commas.
+fn named_in_table(file: &str, header: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join(file)).expect("a file");
+    let lines = text.lines().map(|line| line.trim_start().trim_start_matches("/// "));
+    let rows = lines.skip_while(|line| !line.starts_with(header)).skip(2).take_while(|line| line.starts_with('|'));
+    let cells: Vec<&str> = rows.filter_map(|row| row.split('|').nth(1)).collect();
+    cells.iter().flat_map(|cell| cell.split(", ")).map(|name| name.trim().replace('`', "")).collect()
+}
+
+/// Tables are written by people: this is what keeps a new method from being forgotten there.
+#[test]
+fn tables_of_methods_name_them_all_and_no_others() {
+    let titles: BTreeSet<String> = Method::NAMES.iter().map(|name| Method::title(name).to_owned()).collect();
+    assert_eq!(named_in_table("crates/core/src/algorithm/mod.rs", "| method | local | shared |"), titles);
+    assert_eq!(named_in_table("docs/security.md", "| method | sent after training |"), titles);
+    let names: BTreeSet<String> = Method::NAMES.map(str::to_owned).into();
+    assert_eq!(named_in_table("docs/methods.md", "| name | method |"), names);
 }

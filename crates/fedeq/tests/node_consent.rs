@@ -463,7 +463,11 @@ fn a_node_masks_only_with_clients_that_it_knows() {
         (&app, CountingWorker::accepting(&app), "is not this node's"),
         (&app, CountingWorker::accepting(&app).signing_with(secrets[1].clone()), "is not this node's"),
         (&app, on(&app, &other).signing_with(mine()), "a key of client `3` that is not on the list"),
-        (&plain, on(&plain, &known).signing_with(mine()), "does not say by which keys clients know each other"),
+        (
+            &plain,
+            on(&plain, &known).signing_with(mine()),
+            "has no keys of clients to sign with, and `--signing-keys` asks for them",
+        ),
     ];
     for (app, mut worker, words) in attempts {
         let (node, link) = (NodeFolder::new(), SuperLink::start());

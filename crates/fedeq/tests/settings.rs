@@ -111,7 +111,7 @@ fn grid(settings: &[&str], axes_of: &[&str]) -> Result<(Vec<Vec<String>>, Vec<St
 fn an_axis_that_some_cells_do_not_have_is_left_out_there_whatever_the_order() {
     let (values, notes) = grid(&[], &["method.rho=0.01,0.1", "method=fedeq,fedrep"]).expect("sound");
     assert_eq!(values, [["0.01", "fedeq"], [NOTHING, "fedrep"], ["0.1", "fedeq"]]);
-    assert_eq!(notes, ["`method.rho` means nothing with `method=fedrep`: carried out once, without it"]);
+    assert_eq!(notes, ["`method.rho` does not apply to `method=fedrep`: carried out once, without it"]);
     let (values, notes) = grid(&[], &["method=fedeq,fedrep", "method.rho=0.01,0.1"]).expect("sound");
     assert_eq!(values, [["fedeq", "0.01"], ["fedeq", "0.1"], ["fedrep", NOTHING]]);
     assert_eq!(notes.len(), 1);

@@ -267,7 +267,7 @@ fn a_picture_and_its_pixels_in_a_table_get_the_same_answer() {
 fn inputs_that_do_not_fit_are_refused() {
     fs::write(finished().path().join("narrow.csv"), "a,b\n1,2\n").expect("written");
     let ask = |more: &[&str]| refused(&[&["predict", "done", "--client", "client-00"], more].concat());
-    assert_eq!(ask(&["--input", "narrow.csv"]).0, "`narrow.csv` has `2` columns of numbers, and the model wants 64");
+    assert_eq!(ask(&["--input", "narrow.csv"]).0, "`narrow.csv` has `2` columns of numbers, and the model takes 64");
     assert!(ask(&["--input", "nowhere.png"]).0.contains("nowhere.png"));
     assert!(ask(&["--samples", "5"]).0.contains("`5` is not a range of samples"));
     assert_eq!(ask(&["--samples", "0..4000000000"]).0, "`0..4000000000` goes beyond the 1797 samples of `digits`");

@@ -13,7 +13,7 @@
 pub struct MomentumStep {
     /// How far a step goes.
     pub learning_rate: f32,
-    /// How much of the last direction stays.
+    /// The share of the last direction that is kept.
     pub momentum: f32,
     /// Whether the step looks ahead.
     pub nesterov: bool,

@@ -16,7 +16,7 @@ const MOST_LAYERS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinearOptions {
-    /// To whom its only layer belongs.
+    /// Whether its only layer is shared or personal.
     pub layer: Part,
 }
 
@@ -35,7 +35,7 @@ pub struct MlpOptions {
     pub hidden: Vec<usize>,
     /// The nonlinearity after each of them.
     pub activation: Activation,
-    /// To whom the last layer belongs.
+    /// Whether the last layer is shared or personal.
     pub last_layer: Part,
 }
 

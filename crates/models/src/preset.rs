@@ -32,7 +32,7 @@ presets! {
     /// DEQ-Transformer, which learns far sooner by them.
     #[default]
     Recommended = "recommended",
-    /// Algorithm 1 to the letter.
+    /// Algorithm 1 exactly as in the paper.
     Paper = "paper",
     /// What the authors' code does.
     Reference = "reference",

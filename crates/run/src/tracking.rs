@@ -1,6 +1,6 @@
 //! What runs wrote down, for programs that people track experiments with: MLflow and Weights & Biases. (TensorBoard reads run folders as they are.)
 //!
-//! A folder is read as it stands, finished or not; whoever exports it again later gets what came since.
+//! A folder is read as it stands, finished or not; exported again later it also has what came since.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

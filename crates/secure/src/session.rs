@@ -15,7 +15,7 @@ pub const LARGEST_CLIENT: u16 = u16::MAX - 1;
 /// Whom the clients trust, and for what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trust {
-    /// The server follows the protocol, and looks at all that it sees. Nothing is signed: a server that lies can invent clients, put keys of
+    /// The server follows the protocol, and looks at all that it sees. Nothing is signed: a malicious server can invent clients, put keys of
     /// its own in the place of theirs, and so learn single vectors.
     HonestButCurious,
     /// The server may lie. Clients know each other's long-term keys, so that it can neither invent clients nor exchange keys, and they sign the
@@ -48,7 +48,7 @@ pub struct SessionSettings {
 }
 
 impl SessionSettings {
-    /// More than two thirds of those who hold shares of one client: bears a third of drop-outs, and a lying server that has up to a third of the
+    /// More than two thirds of those who hold shares of one client: withstands a third of drop-outs, and a malicious server that has up to a third of the
     /// clients on its side still cannot open both secrets of one client.
     pub fn usual_threshold(holders: u16) -> u16 {
         u16::try_from(u32::from(holders) * 2 / 3 + 1).unwrap_or(u16::MAX).min(holders)
@@ -81,7 +81,7 @@ impl SessionSettings {
                 // Signed lists are compared within a neighbourhood only: a server could tell another list to another one.
                 Err(Error::setting(
                     "neighbours",
-                    "a registry protects from a lying server only where all clients share masks with all others",
+                    "a registry protects from a malicious server only where all clients share masks with all others",
                 ))
             }
             Trust::Registry(registry) if registry.len() < usize::from(SMALLEST_COHORT) => {

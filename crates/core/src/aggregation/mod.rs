@@ -43,7 +43,7 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Aggregation {
-    /// Which one of the cohort's updates is made.
+    /// How the cohort's updates are aggregated.
     pub rule: AggregationRule,
     /// Shortens changes that are longer than a bound, if given.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -75,7 +75,7 @@ impl Default for TrimmedMean {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Krum {
-    /// The share of clients that lie, rounded up to whole clients: `f` of `n` updates, which must be at least `2 f + 3`. `multi-krum` leaves out `f`.
+    /// The share of malicious clients that is assumed, rounded up to whole clients: `f` of `n` updates, which must be at least `2 f + 3`. `multi-krum` leaves out `f`.
     #[schemars(extend("exclusiveMinimum" = 0), extend("exclusiveMaximum" = 0.5))]
     pub liars: f64,
 }
@@ -93,7 +93,7 @@ pub struct GeometricMedian {
     /// Distances shorter than this share of the cohort's median distance count as if they had that length; the iteration ends when it moves by less.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0))]
     pub smoothing: f64,
-    /// At most so many iterations.
+    /// The most iterations.
     #[schemars(range(min = 1, max = MOST_ITERATIONS))]
     pub iterations: usize,
 }

@@ -28,7 +28,7 @@ pub struct Apfl {
     pub adaptive: bool,
     /// How much each client counts in the mean.
     pub weighting: Weighting,
-    /// Whether a client that was not there during training trains a personal model before it is evaluated.
+    /// Whether an unseen client trains a personal model before it is evaluated.
     pub adapt_unseen: bool,
 }
 

@@ -13,14 +13,14 @@ use crate::work::{ClientInfo, LocalUpdate, Phase, ProximalTerm, RoundContext, Sl
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ditto {
-    /// How strongly the personal model is held to the global one.
+    /// The weight of the proximal term that keeps the personal model near the global one, `lambda`.
     #[schemars(range(min = 0.0))]
     pub penalty: f64,
     /// How much each client counts in the mean.
     pub weighting: Weighting,
     /// Where the personal model starts in a round.
     pub start: PersonalStart,
-    /// Whether a client that was not there during training gets a personal model before it is evaluated.
+    /// Whether an unseen client trains a personal model before it is evaluated.
     pub adapt_unseen: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, rece
 pub struct FedAvg {
     /// How much each client counts.
     pub weighting: Weighting,
-    /// Whether a client that was not there during training trains the global model on its data before it is evaluated.
+    /// Whether an unseen client trains the global model on its data before it is evaluated.
     pub adapt_unseen: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::work::{ClientInfo, LocalUpdate, ProximalTerm, RoundContext, Slot, Tra
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedDyn {
-    /// How strongly local models are held to the global one.
+    /// The weight of the dynamic regularisation that keeps local models near the global one.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub alpha: f64,
 }

@@ -90,7 +90,7 @@ pub enum DualStart {
 pub enum ThetaStart {
     /// At the received `theta`. Measured to be the better choice by far where clients take part seldom.
     Received,
-    /// At the client's own `theta_i`: the letter of the paper.
+    /// At the client's own `theta_i`: exactly as in the paper.
     Own,
     /// At its own if the client took part in the round before, else at the received: what the authors' code does.
     OwnIfConsecutive,
@@ -115,7 +115,7 @@ pub struct BalanceRho {
     /// How many times larger one residual must be than the other.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub ratio: f64,
-    /// By how much `rho` changes then.
+    /// The factor by which `rho` changes then.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub factor: f64,
 }

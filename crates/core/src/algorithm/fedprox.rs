@@ -13,12 +13,12 @@ use crate::work::{ClientInfo, LocalUpdate, ProximalTerm, RoundContext, Slot, Tra
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedProx {
-    /// How strongly local models are held to the global one, `mu`.
+    /// The weight of the proximal term that keeps local models near the global one, `mu`.
     #[schemars(range(min = 0.0))]
     pub penalty: f64,
     /// How much each client counts in the mean.
     pub weighting: Weighting,
-    /// Whether a client that was not there during training trains the global model on its data before it is evaluated.
+    /// Whether an unseen client trains the global model on its data before it is evaluated.
     pub adapt_unseen: bool,
 }
 

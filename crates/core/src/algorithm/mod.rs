@@ -78,7 +78,7 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
-    /// Whether clients have to take plain steps of gradient descent, since the method makes something of how far they went.
+    /// Whether clients have to take plain steps of gradient descent, since the method derives control values from their length.
     fn needs_plain_steps(&self) -> bool {
         false
     }
@@ -169,7 +169,7 @@ pub trait Algorithm: Send + Sync {
         LocalUpdate::nothing()
     }
 
-    /// How a client that was not there during training makes the shared part its own: by default it trains its personal
+    /// How an unseen client makes the shared part its own: by default it trains its personal
     /// parameters on it.
     fn adopt(&self, _me: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
         let mut work = LocalUpdate::default();
@@ -300,7 +300,7 @@ methods! {
     Fedrep(FedRep) = "fedrep", "FedRep";
     /// One model for all, mixed with each client's nearest neighbours.
     KnnPer(KnnPer) = "knn-per", "kNN-Per";
-    /// One model for all, to which local ones are held.
+    /// One model for all, with a proximal term in local training.
     Fedprox(FedProx) = "fedprox", "FedProx";
     /// One model for all, with control variates against drift.
     Scaffold(Scaffold) = "scaffold", "SCAFFOLD";
@@ -312,7 +312,7 @@ methods! {
     Pfedme(PFedMe) = "pfedme", "pFedMe";
     /// A personal model mixed with the global one.
     Apfl(Apfl) = "apfl", "APFL";
-    /// One model for all, whose clients keep to what the global one makes of samples.
+    /// One model for all, with a contrastive term that keeps local embeddings near those of the global model.
     Moon(Moon) = "moon", "MOON";
 }
 

@@ -14,10 +14,10 @@ use crate::work::{ClientInfo, ContrastTerm, LocalUpdate, RoundContext, Slot, Tra
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Moon {
-    /// How much the contrastive term counts, `mu`.
+    /// The weight of the contrastive term, `mu`.
     #[schemars(range(min = 0.0))]
     pub weight: f64,
-    /// Its temperature, `tau`.
+    /// The temperature of the contrastive term, `tau`.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub temperature: f64,
     /// How much each client counts in the mean.

@@ -19,19 +19,19 @@ use crate::work::{BatchLoop, ClientInfo, LocalUpdate, Phase, ProximalTerm, Round
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PFedMe {
-    /// How strongly the personal model is held to the client's copy of the global one, `lambda`.
+    /// The weight of the proximal term that keeps the personal model near the client's copy of the global one, `lambda`.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub penalty: f64,
     /// Gradient steps of the personal model on a batch before the client's copy moves, `K`.
     #[schemars(range(min = 1, max = MOST_INNER_STEPS))]
     pub inner_steps: usize,
-    /// The step size of that copy, `eta`; times `penalty` it must be below 2, or the copy leaps over the personal model.
+    /// The step size of the client's copy of the global model, `eta`; times `penalty` it must be below 2, or the copy would step past the personal model.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub rate: f64,
     /// How far the server goes towards the mean, `beta`.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub server_rate: f64,
-    /// Whether a client that was not there during training gets a personal model before it is evaluated.
+    /// Whether an unseen client trains a personal model before it is evaluated.
     pub adapt_unseen: bool,
 }
 

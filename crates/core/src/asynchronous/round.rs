@@ -5,7 +5,7 @@ use std::time::Instant;
 use fedeq_data::Seed;
 
 use super::Asynchronous;
-use super::schedule::{AsyncSchedule, Work};
+use super::schedule::{AsyncSchedule, PendingUpdate};
 use crate::acceptance::{Acceptance, Replies};
 use crate::aggregation::{Aggregation, Received};
 use crate::algorithm::{Algorithm, Update};
@@ -70,7 +70,7 @@ impl AsyncRound<'_> {
     /// Every client works on the `theta` it was handed.
     fn carry_out<T: Transport>(
         &self,
-        certain: &[Work],
+        certain: &[PendingUpdate],
         schedule: &AsyncSchedule,
         server: &ServerState,
         transport: &mut T,

@@ -7,7 +7,7 @@ use crate::weights::Weights;
 
 /// The state of an asynchronous federation between two updates: a plain value, which a checkpoint holds like any other.
 ///
-/// Work under way is not the work itself but who does it, on which `theta`, and when it is due. It is carried out when it is due;
+/// PendingUpdate under way is not the work itself but who does it, on which `theta`, and when it is due. It is carried out when it is due;
 /// since a client does one thing at a time, that gives the same bytes as carrying it out when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,8 +18,8 @@ pub struct AsyncSchedule {
     applied: u64,
     /// Clients that wait until they may begin, those who have waited longest first.
     waiting: VecDeque<usize>,
-    /// Work that has begun, in the order in which it is due.
-    under_way: BTreeSet<Work>,
+    /// PendingUpdate that has begun, in the order in which it is due.
+    under_way: BTreeSet<PendingUpdate>,
     /// Every `theta` that a client works on, by the updates applied before it was handed out.
     #[serde(skip)]
     pub(crate) handed_out: BTreeMap<u64, Weights>,
@@ -28,7 +28,7 @@ pub struct AsyncSchedule {
 /// A piece of work that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Work {
+pub(crate) struct PendingUpdate {
     /// When it arrives, in ticks.
     due: u64,
     /// Who does it.
@@ -62,7 +62,7 @@ impl AsyncSchedule {
     pub(crate) fn begin(&mut self, theta: &Weights, durations: &[u64], max_staleness: u64) {
         while self.staleness_at_worst() <= max_staleness {
             let Some(client) = self.waiting.pop_front() else { break };
-            self.under_way.insert(Work { due: self.now + durations[client], client, begun: self.applied });
+            self.under_way.insert(PendingUpdate { due: self.now + durations[client], client, begun: self.applied });
             self.handed_out.entry(self.applied).or_insert_with(|| theta.clone());
         }
     }
@@ -75,14 +75,14 @@ impl AsyncSchedule {
 
     /// The next pieces of work to arrive, `at_most` so many, as far as they are certain: whoever begins after the first of them
     /// needs at least the `shortest` duration. None of them depends on another, so they can be carried out side by side.
-    pub(crate) fn certain(&self, shortest: u64, at_most: usize) -> Vec<Work> {
+    pub(crate) fn certain(&self, shortest: u64, at_most: usize) -> Vec<PendingUpdate> {
         let first = self.under_way.first().map_or(0, |work| work.due);
-        let is_certain = |work: &&Work| work.due == first || work.due < first + shortest;
+        let is_certain = |work: &&PendingUpdate| work.due == first || work.due < first + shortest;
         self.under_way.iter().take_while(is_certain).take(at_most).copied().collect()
     }
 
     /// A piece of work has arrived, and its client may begin again.
-    pub(crate) fn arrive(&mut self, work: Work) -> Arrival {
+    pub(crate) fn arrive(&mut self, work: PendingUpdate) -> Arrival {
         self.under_way.remove(&work);
         if !self.under_way.iter().any(|other| other.begun == work.begun) {
             self.handed_out.remove(&work.begun);
@@ -95,7 +95,7 @@ impl AsyncSchedule {
     }
 
     /// A piece of work is over and gave nothing that counts; its client may begin again.
-    pub(crate) fn give_up(&mut self, work: Work) {
+    pub(crate) fn give_up(&mut self, work: PendingUpdate) {
         let applied = self.applied;
         self.arrive(work);
         self.applied = applied;

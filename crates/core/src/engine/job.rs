@@ -32,7 +32,7 @@ pub(crate) trait States: Sync {
 
 /// What all jobs of a federation have in common.
 #[derive(Clone, Copy)]
-pub(crate) struct Work<'a> {
+pub(crate) struct JobContext<'a> {
     pub(crate) algorithm: &'a dyn Algorithm,
     pub(crate) training: &'a Training,
     pub(crate) engine: &'a dyn Engine,
@@ -40,7 +40,7 @@ pub(crate) struct Work<'a> {
     pub(crate) compression: Option<&'a Compression>,
 }
 
-impl Work<'_> {
+impl JobContext<'_> {
     /// The state of a client that begins. Weights of another shape than the client's own are refused; a state in an engine's form was checked when it still was plain numbers.
     fn begin(&self, client: usize, request: &Request) -> Result<KeptState> {
         let state = self.states.begin(client)?;
@@ -62,7 +62,7 @@ pub struct Job<'a> {
     /// The client's randomness in this round; each phase [derives](crate::Phase::seed) its own from it.
     pub seed: Seed,
     pub(crate) request: &'a Request,
-    pub(crate) work: Work<'a>,
+    pub(crate) work: JobContext<'a>,
 }
 
 /// A job that has begun.
@@ -163,7 +163,7 @@ pub struct EvaluationJob<'a> {
     /// The client's own randomness.
     pub(crate) seed: Seed,
     pub(crate) request: &'a Request,
-    pub(crate) work: Work<'a>,
+    pub(crate) work: JobContext<'a>,
 }
 
 /// How well a model does on a part of a client's data.
@@ -261,7 +261,7 @@ impl EvaluationJob<'_> {
 
     /// What the solves of some test samples end in by the default model, if that is watched.
     fn fixed_points(&self, state: &ClientState) -> Result<Option<FixedPoints>> {
-        let Work { algorithm, training, engine, .. } = self.work;
+        let JobContext { algorithm, training, engine, .. } = self.work;
         let Some(search) = &training.watch_fixed_points else { return Ok(None) };
         let me = state.info();
         let shared = algorithm.shared_view(&me).filter(|_| algorithm.default_view() == View::Shared);

@@ -1,4 +1,4 @@
-//! Engines: whoever carries out local work, for many clients at once.
+//! Engines carry out local work, for many clients at once.
 //!
 //! # Layout
 //! - this file: what an engine can do
@@ -21,7 +21,7 @@ use crate::weights::Weights;
 
 pub use client_by_client::{ClientByClient, LocalProblem, LocalProblems};
 pub use job::{Done, Evaluated, EvaluationJob, Job, ScoreRequest, Started, StartedEvaluation};
-pub(crate) use job::{States, Work};
+pub(crate) use job::{JobContext, States};
 pub use workspace::{HostWork, ReadyPhase, Workspace};
 
 /// Carries out local work for many clients at once.

@@ -25,7 +25,7 @@ pub struct Mechanism {
     /// The noise in the count of changes that were not clipped, where the bound adapts.
     in_count: f64,
     delta: f64,
-    /// What sums are divided by, whoever takes part.
+    /// What sums are divided by, whichever clients take part.
     denominator: f64,
     /// No bound exceeds this one, which is not about privacy.
     ceiling: f64,
@@ -39,7 +39,7 @@ pub(crate) struct NoiseShare {
     pub(crate) bound: f64,
     /// The standard deviation of its noise.
     pub(crate) deviation: f64,
-    /// What sums are divided by, whoever takes part.
+    /// What sums are divided by, whichever clients take part.
     pub(crate) denominator: f64,
     /// How many clients have all of the noise.
     pub(crate) fewest: usize,
@@ -122,7 +122,7 @@ impl Mechanism {
         self.privacy.noise == NoiseBy::Clients
     }
 
-    /// What sums of changes are divided by, whoever takes part.
+    /// What sums of changes are divided by, whichever clients take part.
     pub(crate) fn denominator(&self) -> f64 {
         self.denominator
     }
@@ -196,7 +196,7 @@ impl Mechanism {
 
 /// How the account has the sampling. What is proved about cohorts of a fixed size takes a client's update for a function of its data and of what it received.
 /// A head, a dual or the error of a codec that a client keeps also depends on the rounds it took part in, and so do those of others: then nothing is gained by sampling.
-/// With coins of their own, clients may keep what they like. A server that must not be trusted knows whom it asks.
+/// Under Poisson sampling clients may keep what they like. A server that must not be trusted knows whom it asks.
 fn drawn(plan: &Plan, privacy: &Privacy, algorithm: &dyn Algorithm, share: f64) -> Drawn {
     match (plan.sampling.poisson, privacy.noise) {
         (true, _) => Drawn::Poisson(share),

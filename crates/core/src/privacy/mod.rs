@@ -1,4 +1,4 @@
-//! Differential privacy at the level of clients: whoever sees all models that the server ever had learns little about whether a client took part, whatever its data are.
+//! Differential privacy at the level of clients: all models that the server ever had tell little about whether a client took part, whatever its data are.
 //!
 //! In a round, every client's change is clipped to a norm `C`, the changes are summed, Gaussian noise of deviation `z C` is added to every coordinate of the
 //! sum, and the result is divided by a number that does not depend on who took part. How much all rounds together reveal is the [`Accountant`]'s business.
@@ -32,7 +32,7 @@ use crate::plan::Plan;
 use crate::training::positive;
 use crate::weights::Weights;
 
-/// How clients are protected from whoever sees the server's models.
+/// How clients are protected from all who see the server's models.
 ///
 /// Covered is what clients send as the shared part of their models. Not covered is what else reaches the server: numbers of samples, losses and scores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,15 +44,15 @@ pub struct Privacy {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = LARGEST), extend("exclusiveMinimum" = 0))]
     pub noise_multiplier: Option<f64>,
-    /// What all rounds of the plan may cost: the least noise that keeps to it is searched.
+    /// The epsilon that all rounds of the plan may spend: the least noise that keeps to it is searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = LARGEST), extend("exclusiveMinimum" = 0))]
     pub epsilon: Option<f64>,
-    /// Training ends before more than this would have been spent; never early if left out.
+    /// Training ends before more epsilon than this would have been spent; never early if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = LARGEST), extend("exclusiveMinimum" = 0))]
     pub budget: Option<f64>,
-    /// The probability with which the promise may fail; a tenth of one over the number of clients if left out.
+    /// The delta of (epsilon, delta)-differential privacy; a tenth of one over the number of clients if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0), extend("exclusiveMaximum" = 1))]
     pub delta: Option<f64>,

@@ -30,7 +30,7 @@ pub(crate) struct RingNoise {
     bound: f64,
     /// The variance of one client's noise.
     variance: u64,
-    /// What sums are divided by, whoever takes part.
+    /// What sums are divided by, whichever clients take part.
     denominator: f64,
     /// The fewest clients whose noise is as much as the account has.
     fewest: usize,

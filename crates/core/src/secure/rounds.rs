@@ -20,7 +20,7 @@ pub struct SecureRounds {
     pub(super) noise: Option<RingNoise>,
     /// How many clients the sum of a round is to be of.
     planned: usize,
-    /// The most that there can be: more than that where coins are tossed.
+    /// The most that there can be: more than that under Poisson sampling.
     most: usize,
 }
 
@@ -129,7 +129,7 @@ impl SecureRounds {
         }
         refused(
             format!("the key to sign with that the experiment has for client `{client}` is not this client's"),
-            "send its owner's line of `fedeq node key --signing` to whoever writes the federation, and accept what they write then",
+            "send its owner's line of `fedeq node key --signing` to the author of the federation, and accept the agreement that they write with it",
         )
     }
 

@@ -8,7 +8,7 @@ use super::{Op, PassContext};
 use crate::memory::{Buffer, Target, add};
 use crate::op::kernel_of;
 use crate::parameters::{ParameterTarget, Values};
-use crate::plan::{Passed, Planner};
+use crate::plan::{PassedGradient, Planner};
 
 #[derive(Debug)]
 pub(super) struct Norm {
@@ -33,7 +33,7 @@ struct Back {
     /// Where the gradient of the input goes, which is computed even if it is not wanted.
     dx: Target,
     /// The shortcut's activation and where its gradient goes, which is that of the output in front of the activation.
-    shortcut: Option<(Activation, Passed)>,
+    shortcut: Option<(Activation, PassedGradient)>,
     scale: Option<ParameterTarget>,
     offset: Option<ParameterTarget>,
 }
@@ -118,7 +118,7 @@ impl Op for Norm {
             // Through the activation in place; what is left is the gradient of the shortcut and of the plain normalisation.
             let y = back.y.unwrap_or(self.y);
             run.numbers.write(back.dy, |numbers, dy| phi.backward_in_place(run.set, numbers.read(y), dy));
-            if let Passed::AddedTo(sum) = passed {
+            if let PassedGradient::AddedTo(sum) = passed {
                 run.numbers.write(sum, |numbers, sum| add(sum, numbers.read(back.dy)));
             }
             norm.fusion = kernels::Fusion::None;

@@ -12,7 +12,7 @@ use crate::plan::Planner;
 #[derive(Debug)]
 pub(super) struct Transformer {
     shape: LayerShape,
-    layers: Vec<Layer>,
+    layers: Vec<StackedLayer>,
     multipliers: Multipliers,
     h: Option<Buffer>,
     injection: Buffer,
@@ -22,7 +22,7 @@ pub(super) struct Transformer {
 
 /// One layer of the stack.
 #[derive(Debug)]
-struct Layer {
+struct StackedLayer {
     parameters: [ParameterId; 16],
     prepared: Option<PreparedLayer>,
     saved: LayerSaved,
@@ -52,7 +52,7 @@ impl Transformer {
         let made = layers.layers.iter().map(|&parameters| {
             let targets = if back.is_some() { parameters.map(|id| plan.parameter(id)) } else { [None; 16] };
             let sums = targets.iter().any(Option::is_some).then(|| LayerGradients::zeros(&shape));
-            Layer { parameters, prepared: None, saved: LayerSaved::default(), targets, sums }
+            StackedLayer { parameters, prepared: None, saved: LayerSaved::default(), targets, sums }
         });
         let made = made.collect::<Vec<_>>();
         Self {

@@ -2,7 +2,7 @@
 use super::plan::MOST_CLIENTS;
 use crate::{Error, Result};
 
-/// So many clients, and which of them the samples at hand belong to.
+/// So many clients, and which of them the samples here belong to.
 pub(super) struct Own {
     clients: usize,
     here: Option<usize>,

@@ -32,7 +32,7 @@ impl Augmentation {
         self.crop.unwrap_or(0) == 0 && !self.flip
     }
 
-    /// What happens to a sample in an epoch with this seed: for whoever holds the data set elsewhere, such as on a device.
+    /// What happens to a sample in an epoch with this seed: for an engine that holds the data set elsewhere, such as on a device.
     pub fn change(&self, seed: Seed, sample: u64) -> PictureChange {
         let mut rng = seed.derive("augment", [sample]).rng();
         let border = self.crop.unwrap_or(0) as i64;

@@ -16,7 +16,7 @@ use crate::{Dataset, Seed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remainder {
-    /// They sit this epoch out: all batches have one size. The paper's own code does this.
+    /// They are left out of this epoch: all batches have one size. The paper's own code does this.
     #[default]
     Drop,
     /// They form a smaller last batch.
@@ -82,7 +82,7 @@ impl Batches<'_> {
         self
     }
 
-    /// The samples of each batch by their indices, and nothing of them read: for whoever holds the data set elsewhere, such as on a device.
+    /// The samples of each batch by their indices, and nothing of them read: for an engine that holds the data set elsewhere, such as on a device.
     pub fn indices(mut self) -> impl Iterator<Item = Vec<u32>> {
         std::iter::from_fn(move || self.advance().map(|batch| self.order[batch].to_vec()))
     }

@@ -1,6 +1,7 @@
 //! What the program knows about each data set before it has read a byte of it.
 use std::path::Path;
 
+use super::classes::ClassNames;
 use super::scale::Scale;
 use super::{Source, UsualTraining};
 #[cfg(feature = "fetch")]
@@ -17,6 +18,30 @@ pub trait DataSet: Clone + Default {
 
     /// Reads all of it from a folder, or from one of the [places](Entry::places) below it.
     fn load(&self, folder: &Path) -> Result<Dataset>;
+
+    /// What it is, for the person whose data would be read.
+    fn description(&self) -> String {
+        let name = Self::ENTRY.name;
+        if Self::ENTRY.places.is_empty() {
+            return format!("nothing of yours: `{name}` is part of the program");
+        }
+        format!("the data set `{name}`")
+    }
+
+    /// The classes that its options name, where they name any.
+    fn classes(&self) -> Option<&ClassNames> {
+        None
+    }
+
+    /// Refuses options that mean nothing.
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The columns below a path that hold features, in the order in which a model sees them; nothing where its samples are no rows of a table.
+    fn feature_columns(&self, _path: &Path) -> Result<Option<Vec<String>>> {
+        Ok(None)
+    }
 
     /// How models usually learn from it: as from others of its kind, unless it says otherwise.
     fn training() -> UsualTraining {

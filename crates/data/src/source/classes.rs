@@ -1,4 +1,4 @@
-//! The classes there are, where not every sample is at hand to show them.
+//! The classes there are, where not every sample is here to show them.
 use crate::{Dataset, Error, Labels, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ impl ClassNames {
     /// The names that were found, put in order: by value where every name is a whole number, by letter otherwise.
     pub(super) fn in_order(mut names: Vec<String>) -> Result<Self> {
         sort_naturally(&mut names);
-        let remedy = "predict the label as a number (`task = \"numbers\"`), or name another label";
+        let remedy = "name another column or tensor as the label, or group its values into classes";
         Self::try_from(names).map_err(|problem| Error::unmeetable(problem, remedy))
     }
 
@@ -23,6 +23,11 @@ impl ClassNames {
             Labels::Classes { names, .. } => Self::try_from(names.clone()).ok(),
             _ => None,
         }
+    }
+
+    /// The names, in order of their numbers.
+    pub fn names(&self) -> &[String] {
+        &self.0
     }
 
     /// The class of each of `names`, which must be among these.

@@ -83,6 +83,14 @@ impl DataSet for ImageFolder {
         })
     }
 
+    fn description(&self) -> String {
+        "pictures, in folders by class".into()
+    }
+
+    fn classes(&self) -> Option<&ClassNames> {
+        self.classes.as_ref()
+    }
+
     fn alike(&self, example: &Dataset) -> Self {
         let Samples::Images(images) = &example.samples else { return self.clone() };
         let reader = Self::for_shape(images.shape).unwrap_or_else(|| self.clone());

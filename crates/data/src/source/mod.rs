@@ -51,6 +51,7 @@ use crate::fetch::Offer;
 use crate::{Dataset, Error, Result, Scaling};
 use arrays::{ImageArrays, TokenArrays, VectorArrays};
 pub use catalog::{DataSet, Entry, SampleKind, UsualPartition, catalog};
+use classes::ClassNames;
 use image_folder::ImageFolder;
 use scale::Scale;
 use schemars::JsonSchema;
@@ -102,6 +103,34 @@ macro_rules! data_sets {
             pub fn load(&self, folder: &Path) -> Result<Dataset> {
                 match self {
                     $(Self::$variant(options) => DataSet::load(options, folder),)+
+                }
+            }
+
+            /// What it is, for the person whose data would be read.
+            pub fn description(&self) -> String {
+                match self {
+                    $(Self::$variant(options) => options.description(),)+
+                }
+            }
+
+            /// The classes that its options name, where they name any.
+            pub fn classes(&self) -> Option<&ClassNames> {
+                match self {
+                    $(Self::$variant(options) => options.classes(),)+
+                }
+            }
+
+            /// Refuses options that mean nothing.
+            pub fn validate(&self) -> Result<()> {
+                match self {
+                    $(Self::$variant(options) => options.validate(),)+
+                }
+            }
+
+            /// The columns below a path that hold features, in the order in which a model sees them; nothing where its samples are no rows of a table.
+            pub fn feature_columns(&self, path: &Path) -> Result<Option<Vec<String>>> {
+                match self {
+                    $(Self::$variant(options) => options.feature_columns(path),)+
                 }
             }
 

@@ -13,7 +13,7 @@ pub enum Scale {
     Standardise,
     /// Nothing: they stay as they are in the file.
     None,
-    /// These numbers, whatever the samples at hand are.
+    /// These numbers, whatever the samples are.
     By(Scaling),
 }
 

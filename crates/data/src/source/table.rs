@@ -11,7 +11,7 @@ use csv::{ErrorKind, StringRecord, Trim};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const DEFAULT_CLIENT: &str = "client";
 /// What may be meant by a column that holds something else than numbers.
@@ -31,7 +31,7 @@ pub struct Table {
     pub client: Option<String>,
     /// The column to predict.
     pub label: String,
-    /// What that column holds.
+    /// What the column to predict holds.
     pub task: TargetKind,
     /// All classes there are; those that occur where it is left out.
     pub classes: Option<ClassNames>,
@@ -70,14 +70,25 @@ impl DataSet for Table {
 
     /// Reads a CSV file, or the only one of a folder.
     fn load(&self, path: &Path) -> Result<Dataset> {
-        let files = locate::files(path, Table::ENTRY.places, &["*.csv"])?;
-        match files.as_slice() {
-            [file] => self.read(locate::open(file)?, file),
-            several => {
-                let problem = format!("`{}` holds {} CSV files", path.display(), several.len());
-                Err(Error::unmeetable(problem, "give the path of the one that is meant"))
-            }
-        }
+        let file = file_at(path)?;
+        self.read(locate::open(&file)?, &file)
+    }
+
+    fn description(&self) -> String {
+        format!("a table: the column `{}` is what is predicted, every other one is a number to predict it from", self.label)
+    }
+
+    fn classes(&self) -> Option<&ClassNames> {
+        self.classes.as_ref()
+    }
+
+    /// All columns but those of label and client.
+    fn feature_columns(&self, path: &Path) -> Result<Option<Vec<String>>> {
+        let file = file_at(path)?;
+        let mut reader = reader(locate::open(&file)?);
+        let header = reader.headers().map_err(|error| in_words(error, &file))?;
+        let client = self.client.as_deref().unwrap_or(DEFAULT_CLIENT);
+        Ok(Some(header.iter().filter(|name| *name != self.label && *name != client).map(str::to_owned).collect()))
     }
 
     fn alike(&self, example: &Dataset) -> Self {
@@ -96,7 +107,7 @@ impl DataSet for Table {
 impl Table {
     /// Reads a table; rows stream by.
     pub fn read(&self, input: impl Read, file: &Path) -> Result<Dataset> {
-        let mut reader = csv::ReaderBuilder::new().trim(Trim::All).from_reader(input);
+        let mut reader = reader(input);
         let header = reader.headers().map_err(|error| in_words(error, file))?.clone();
         let columns = Columns::find(self, &header).map_err(|flaw| flaw.at(Place::Line(1), file))?;
         let mut rows = Rows::default();
@@ -110,6 +121,22 @@ impl Table {
             false => rows.into_dataset(&columns, self),
         }
     }
+}
+
+/// The file at a path, or the only one of a folder.
+fn file_at(path: &Path) -> Result<PathBuf> {
+    let mut files = locate::files(path, Table::ENTRY.places, &["*.csv"])?;
+    match (files.pop(), files.len()) {
+        (Some(only), 0) => Ok(only),
+        (_, others) => {
+            let problem = format!("`{}` holds {} CSV files", path.display(), others + 1);
+            Err(Error::unmeetable(problem, "give the path of the one that is meant"))
+        }
+    }
+}
+
+fn reader<R: Read>(input: R) -> csv::Reader<R> {
+    csv::ReaderBuilder::new().trim(Trim::All).from_reader(input)
 }
 
 /// Where the columns are.

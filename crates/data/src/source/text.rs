@@ -53,6 +53,10 @@ impl DataSet for Text {
         }
         clients.into_dataset(Text::ENTRY.name, self)
     }
+
+    fn description(&self) -> String {
+        "text, of which the next character is predicted".into()
+    }
 }
 
 /// Symbols gathered by client, from one file after the other.

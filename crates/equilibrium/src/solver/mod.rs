@@ -47,14 +47,14 @@ pub struct Anderson {
     /// Past iterates used beside the newest one. (Codes that count stored iterates call this `memory + 1`.)
     #[schemars(range(min = *MEMORY.start(), max = *MEMORY.end()))]
     pub memory: usize,
-    /// Keeps the weights bounded.
+    /// Regularisation of the least-squares problem.
     pub ridge: Ridge,
     /// How far along the residual to go from the combined iterate; 1 is all the way.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub mixing: f64,
     /// Plain steps before mixing begins.
     pub delay: usize,
-    /// Forget the past after this many steps, if given.
+    /// Discard all past iterates after this many steps, if given.
     #[schemars(range(min = 1))]
     pub restart: Option<usize>,
 }

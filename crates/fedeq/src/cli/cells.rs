@@ -1,4 +1,5 @@
 //! Carrying out the cells of a grid, one after the other or side by side: what sweeps and reproductions have in common.
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -20,10 +21,10 @@ use fedeq_run::sweep::SweepCell;
 /// How many runs are carried out side by side, and how long that may take.
 #[derive(Args, Debug)]
 pub(super) struct JobsArgs {
-    /// Runs side by side, which share the cores or a GPU and its memory; the results are the same whatever stands here
+    /// How many runs are carried out at the same time; they share the cores, or a GPU and its memory. Results do not depend on it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MOST_JOBS))]
     jobs: u16,
-    /// End before so much time is over (`90s`, `25m`, `2h`, `1h30m`): runs under way keep a checkpoint, and the same command again continues. The exit code is then 3
+    /// End before this much time has passed (`90s`, `25m`, `2h`, `1h30m`): runs under way keep a checkpoint, and the same command continues them. The exit code is then 3
     #[arg(long, value_name = "TIME")]
     time_budget: Option<String>,
 }
@@ -85,13 +86,33 @@ pub(super) enum Next {
     Later,
 }
 
-/// How it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How it ended; of two ends the greater is that of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
     /// Every cell was carried out, or tried.
     AllDone,
     /// The time is over; the same command again continues.
     TimeIsOver,
+}
+
+/// What threads tell each other that carry out cells side by side.
+#[derive(Default)]
+struct Signals {
+    /// The cell that is taken next.
+    next: AtomicUsize,
+    /// A run was stopped for want of time: what is left is too little for another one's checkpoint.
+    is_late: AtomicBool,
+    /// All are to stop, because of the failure.
+    is_over: AtomicBool,
+    failure: Mutex<Option<Failure>>,
+}
+
+impl Signals {
+    /// Stops all. What went wrong first is what there is to tell; others are stopped because of it.
+    fn stop(&self, failure: Failure) {
+        let _ = self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+        self.is_over.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Cells<'_> {
@@ -105,13 +126,9 @@ impl Cells<'_> {
         ends: impl FnMut(usize, Attempt) -> Outcome<()> + Send,
     ) -> Outcome<End> {
         let share = self.share()?;
-        let next = AtomicUsize::new(0);
-        let [is_over, is_late, is_ending] = [false; 3].map(AtomicBool::new);
-        let (ends, failure) = (Mutex::new(ends), Mutex::new(None));
+        let (ends, signals) = (Mutex::new(ends), Signals::default());
         let one = |index: usize| {
-            // What is left when the first run had to stop is too little for another one's checkpoint.
-            let is_time = is_ending.load(Ordering::Relaxed) || self.limit.is_over();
-            if is_time && !matches!(finished(&self.cells[index]), Ok(Some(_))) {
+            if self.is_too_late(index, &signals) {
                 return Ok(End::TimeIsOver);
             }
             let is_kept = match begins(index)? {
@@ -120,37 +137,40 @@ impl Cells<'_> {
                 Next::Done => return Ok(End::AllDone),
                 Next::Later => return Ok(End::TimeIsOver),
             };
-            match self.attempt(index, is_kept, share.as_ref(), &is_over)? {
+            match self.attempt(index, is_kept, share.as_ref(), &signals.is_over)? {
                 Attempted::Ended(attempt) => (ends.lock().unwrap_or_else(PoisonError::into_inner))(index, *attempt)?,
                 Attempted::FarEnough => {}
                 Attempted::OutOfTime => {
-                    is_ending.store(true, Ordering::Relaxed);
+                    signals.is_late.store(true, Ordering::Relaxed);
                     return Ok(End::TimeIsOver);
                 }
             }
             Ok(End::AllDone)
         };
-        let work_off = || {
-            while !is_over.load(Ordering::Relaxed) {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= self.cells.len() {
-                    break;
-                }
-                match one(index) {
-                    Ok(end) => _ = is_late.fetch_or(end == End::TimeIsOver, Ordering::Relaxed),
-                    Err(error) => {
-                        // What went wrong first is what there is to tell; others are stopped because of it.
-                        let _ = failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                        is_over.store(true, Ordering::Relaxed);
-                    }
-                }
+        let end = self.side_by_side(&|| self.take_turns(&signals, &one));
+        signals.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(end), Err)
+    }
+
+    /// Whether there is no time to carry out a cell; what is finished takes none.
+    fn is_too_late(&self, index: usize, signals: &Signals) -> bool {
+        let is_time = signals.is_late.load(Ordering::Relaxed) || self.limit.is_over();
+        is_time && !matches!(finished(&self.cells[index]), Ok(Some(_)))
+    }
+
+    /// Takes one cell after the other, until none is left or all are to stop.
+    fn take_turns(&self, signals: &Signals, one: &(dyn Fn(usize) -> Outcome<End> + Sync)) -> End {
+        let mut end = End::AllDone;
+        while !signals.is_over.load(Ordering::Relaxed) {
+            let index = signals.next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.cells.len() {
+                break;
             }
-        };
-        self.side_by_side(&work_off);
-        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(failure) => Err(failure),
-            None => Ok(if is_late.into_inner() { End::TimeIsOver } else { End::AllDone }),
+            match one(index) {
+                Ok(ended) => end = end.max(ended),
+                Err(failure) => signals.stop(failure),
+            }
         }
+        end
     }
 
     fn jobs(&self) -> usize {
@@ -164,11 +184,16 @@ impl Cells<'_> {
         share.transpose().map_err(Failure::refused)
     }
 
-    fn side_by_side(&self, work_off: &(dyn Fn() + Sync)) {
+    /// The same work on a thread for each job; the end of all.
+    fn side_by_side(&self, work: &(dyn Fn() -> End + Sync)) -> End {
         if self.jobs() < 2 {
-            return work_off();
+            return work();
         }
-        thread::scope(|scope| (0..self.jobs()).for_each(|_| drop(scope.spawn(work_off))));
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.jobs()).map(|_| scope.spawn(work)).collect();
+            let ends = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            ends.max().unwrap_or(End::AllDone)
+        })
     }
 
     /// Carries out a cell, continues one that was begun, or reads one that is finished; nothing comes of one that is stopped before its end.
@@ -192,7 +217,7 @@ impl Cells<'_> {
                     };
                     self.say(index, &format!("{stopped}, the time is over"));
                     if clock.rounds() == 0 {
-                        tell(&format!("{which}: no round ended in time, so it did not get any further"));
+                        tell(&format!("{which}: no round ended in time, so it made no progress"));
                     }
                     return Ok(Attempted::OutOfTime);
                 }
@@ -280,7 +305,7 @@ impl Cells<'_> {
     }
 }
 
-/// The end of it all: a failure if any of them failed, and a word to whoever gave too little time.
+/// The end of it all: a failure if any of them failed, or if the time did not suffice.
 pub(super) fn conclude(end: End, failed: usize, what: &str) -> Outcome<()> {
     match (failed, end) {
         (0, End::AllDone) => Ok(()),

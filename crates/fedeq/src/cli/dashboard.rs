@@ -26,7 +26,7 @@ It prints an address with an access token, which opens it; the browser keeps the
 your own in FEDEQ_DASHBOARD_TOKEN: others can see the arguments of your programs.
 It reads run folders and nothing else, so it shows finished runs and those of other processes too; links in them are not followed. Ctrl-C ends it; runs continue.
 Nothing is encrypted: over a network you do not trust, use `ssh -L 7333:localhost:7333 MACHINE` instead of `--bind`.")]
-pub(super) struct Arguments {
+pub(super) struct DashboardCommand {
     /// The folder below which runs are looked for [default: runs]
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub(super) struct Arguments {
 /// Where `fedeq run` puts its runs.
 const USUAL: &str = "runs";
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &DashboardCommand) -> Outcome<()> {
     let folder = arguments.folder()?;
     let listener = arguments.listener()?;
     let token = arguments.token()?;
@@ -64,8 +64,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     dashboard.serve(listener, &ended_by_ctrl_c()).map_err(Failure::during_work)
 }
 
-impl Arguments {
-    /// A folder that somebody named must be there; the usual one comes with the first run.
+impl DashboardCommand {
+    /// A folder that was named must exist; the usual one comes with the first run.
     fn folder(&self) -> Outcome<PathBuf> {
         let Some(folder) = &self.folder else { return Ok(USUAL.into()) };
         require_folder(folder).map_err(Failure::refused)?;

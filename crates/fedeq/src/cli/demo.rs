@@ -22,7 +22,7 @@ Examples:
   fedeq demo --seeds 1        one seed, in a few seconds
   fedeq compare runs/demo     its runs in more detail, with tests of significance
   fedeq report runs/demo      its report once more, also as Markdown, CSV, JSON or single figures")]
-pub(super) struct Arguments {
+pub(super) struct DemoCommand {
     /// The first seed, from which all randomness comes
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -48,7 +48,7 @@ Thirty clients hold hand-written digits: at most three different ones each, and 
 Four methods learn from them, one after the other, each with several seeds. This takes less than a minute; Ctrl-C stops it.
 ";
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &DemoCommand) -> Outcome<()> {
     let folder = arguments.out.clone().unwrap_or_else(|| free_folder(Path::new("runs")));
     if !arguments.quiet {
         tell(INTRODUCTION);
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     print(&text_of(&entries, &report))
 }
 
-impl Arguments {
+impl DemoCommand {
     /// Method, seed and folder of every run.
     fn runs(&self, folder: &Path) -> Vec<(&'static str, u64, PathBuf)> {
         let seeds = (0..self.seeds.unwrap_or(SEEDS)).map(|index| self.seed.wrapping_add(index));

@@ -16,13 +16,13 @@ Examples:
 
 The first column is what `--device` takes, as in `fedeq run --device cuda`. A GPU is one by NVIDIA, from compute capability 8.0 on (Ampere), with a driver from 550 on; \
 nothing else of CUDA is needed.")]
-pub(super) struct Arguments {
+pub(super) struct DevicesCommand {
     /// Write JSON, with memory in bytes
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &DevicesCommand) -> Outcome<()> {
     let machine = MachineInfo::here();
     if arguments.json { print_json(&machine) } else { print(&text_of(&machine)) }
 }

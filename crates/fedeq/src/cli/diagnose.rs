@@ -11,7 +11,7 @@ use fedeq_run::experiment::equilibrium_models;
 use fedeq_run::number::{count, counted};
 use fedeq_run::run::{Diagnosis, Trained};
 
-/// Looks for several fixed points in the equilibrium models of a finished run.
+/// Tests whether the equilibrium models of a finished run have several fixed points.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -22,7 +22,7 @@ Examples:
 Every sample is solved for several times, to a tolerance of 1e-5: once from the model's own start and otherwise from random states. Solves that end more than 1 % apart \
 have found different fixed points. Below 1 the spectral radius of the cell's Jacobian says that a fixed point is stable. A run that is to watch this while it trains \
 has `--set training.watch_fixed_points.samples=5`.")]
-pub(super) struct Arguments {
+pub(super) struct DiagnoseCommand {
     #[command(flatten)]
     run: FinishedRunArgs,
     /// Only this client [default: all]
@@ -50,7 +50,7 @@ struct Finding {
     clients: Vec<Diagnosis>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &DiagnoseCommand) -> Outcome<()> {
     let search = Search { samples: arguments.samples, starts: arguments.starts };
     search.validate("--").map_err(Failure::refused)?;
     let trained = arguments.run.open()?;

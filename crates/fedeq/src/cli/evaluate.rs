@@ -18,7 +18,7 @@ Examples:
   fedeq evaluate runs/fedeq-digits-0 --device cpu      elsewhere than it was trained
 
 The numbers are those of the run's last evaluation, if data, program and device are the same.")]
-pub(super) struct Arguments {
+pub(super) struct EvaluateCommand {
     #[command(flatten)]
     run: FinishedRunArgs,
     /// What to compute on: `cpu`, `cuda` or `cuda:1` [default: what the run was computed on]
@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &EvaluateCommand) -> Outcome<()> {
     let trained = arguments.run.open_on(device_of(arguments.device.as_deref())?)?;
     let found = trained.evaluate().map_err(Failure::during_work)?;
     if !found.agrees {

@@ -17,7 +17,7 @@ Examples:
   fedeq export runs/fedeq-digits-0 --client client-07 --out models
 
 A file holds a client's whole model, shared and personal part; `export.json` says what belongs to which, and how inputs are scaled.")]
-pub(super) struct Arguments {
+pub(super) struct ExportCommand {
     #[command(flatten)]
     run: FinishedRunArgs,
     /// Only this client
@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     out: PathBuf,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &ExportCommand) -> Outcome<()> {
     let trained = arguments.run.open()?;
     let clients = match &arguments.client {
         Some(name) => vec![trained.client(name).map_err(Failure::refused)?],

@@ -10,7 +10,7 @@ use super::completions;
 use super::failure::{Failure, Outcome};
 use super::output::tell;
 
-/// Writes what runs wrote down for programs that people track experiments with.
+/// Exports the logs of runs to MLflow or Weights & Biases.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -19,11 +19,11 @@ Examples:
   tensorboard --logdir runs                                  reads run folders as they are
 
 Runs may be finished or under way; the same command again adds what came since.")]
-pub(super) struct Arguments {
+pub(super) struct ExportLogsCommand {
     /// Run folders, or folders that hold run folders
     #[arg(value_name = "RUN", required = true, add = completions::runs())]
     runs: Vec<PathBuf>,
-    /// For which program
+    /// The program to export to
     #[arg(long, value_enum)]
     to: Tracker,
     /// The folder to write to, which may already exist
@@ -42,14 +42,14 @@ enum Tracker {
     Wandb,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &ExportLogsCommand) -> Outcome<()> {
     let mut logs = Vec::new();
     for path in &arguments.runs {
         for folder in folders(path).map_err(Failure::refused)? {
             logs.push(RunLog::read(&folder).map_err(Failure::refused)?);
         }
     }
-    let Arguments { out, project, .. } = arguments;
+    let ExportLogsCommand { out, project, .. } = arguments;
     match arguments.to {
         Tracker::Mlflow => write_mlflow(&logs, out, project),
         Tracker::Wandb => write_wandb(&logs, out, project),

@@ -90,7 +90,7 @@ pub(super) fn conclude(outcome: Outcome<()>) -> u8 {
             OUT_OF_TIME
         }
         Err(Failure::Told { problem, hint, code }) => {
-            // If not even stderr can be written to, there is nobody left to tell.
+            // If not even stderr can be written to, no one is left to tell.
             let _ = writeln!(io::stderr(), "error: {problem}\nhint: {hint}");
             code
         }

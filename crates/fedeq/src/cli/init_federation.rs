@@ -23,7 +23,7 @@ the classes, and the mean and deviation that features are standardised by (unles
 
 The folder's README has the commands that start a SuperLink, nodes and a run on one machine. Its `agreement.toml` is for the owners of \
 nodes: it has the fingerprint by which they accept this experiment and no other.")]
-pub(super) struct Arguments {
+pub(super) struct InitFederationCommand {
     #[command(flatten)]
     experiment: ExperimentArgs,
     /// The folder of the app, which must not exist yet
@@ -33,12 +33,12 @@ pub(super) struct Arguments {
     /// $FEDEQ_DATA, or data]
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// The keys by which clients know each other in secure aggregation: a line for each client that trains, as `fedeq node key --signing --client N` prints it
+    /// A file with the clients' public keys for secure aggregation: a line for each client that trains, as `fedeq node key --signing --client N` prints it
     #[arg(long, value_name = "FILE")]
     signing_keys: Option<PathBuf>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &InitFederationCommand) -> Outcome<()> {
     let mut experiment = arguments.experiment.experiment(arguments.data.as_deref())?;
     if let Some(path) = &arguments.signing_keys {
         let keys = SigningKeys::read(path).and_then(|keys| keys.in_order()).map_err(Failure::refused)?;

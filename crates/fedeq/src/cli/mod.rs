@@ -78,45 +78,45 @@ Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show four methods side by side on the built-in digits; so does `fedeq` alone.
-    Demo(demo::Arguments),
+    Demo(demo::DemoCommand),
     /// Data sets: find, fetch, look at, and divide among clients.
     #[command(subcommand, after_help = data::EXAMPLES)]
     Data(data::Command),
     /// List what this machine can compute on: its CPU and its GPUs.
-    Devices(devices::Arguments),
+    Devices(devices::DevicesCommand),
     /// Train a federation.
     #[command(after_help = run::EXAMPLES)]
-    Run(run::Arguments),
-    /// Go on with a run that was stopped or killed.
-    Resume(resume::Arguments),
+    Run(run::RunCommand),
+    /// Continue a run that was stopped or killed.
+    Resume(resume::ResumeCommand),
     /// Train over a grid of settings and several seeds.
-    Sweep(sweep::Arguments),
-    /// Reproduce a table or figure of the paper, or one of our own.
-    Reproduce(reproduce::Arguments),
+    Sweep(sweep::SweepCommand),
+    /// Reproduce tables and figures of the paper, or experiments beyond it.
+    Reproduce(reproduce::ReproduceCommand),
     /// Put finished runs side by side.
     Compare(compare::Arguments),
-    /// Show runs on a page to keep and to pass on.
-    Report(report::Arguments),
+    /// Write a report of runs: one page to keep and to share.
+    Report(report::ReportCommand),
     /// Watch runs in the browser while they train.
-    Dashboard(dashboard::Arguments),
+    Dashboard(dashboard::DashboardCommand),
     /// Re-evaluate the models of a finished run.
-    Evaluate(evaluate::Arguments),
-    /// Ask a client's model about new inputs.
-    Predict(predict::Arguments),
-    /// Look for several fixed points in the models of a finished run.
-    Diagnose(diagnose::Arguments),
+    Evaluate(evaluate::EvaluateCommand),
+    /// Predict with a client's model.
+    Predict(predict::PredictCommand),
+    /// Test whether the equilibrium models of a finished run have several fixed points.
+    Diagnose(diagnose::DiagnoseCommand),
     /// Write clients' models as safetensors files.
-    Export(export::Arguments),
-    /// Write what runs wrote down for MLflow or Weights & Biases.
-    ExportLogs(export_logs::Arguments),
+    Export(export::ExportCommand),
+    /// Export the logs of runs to MLflow or Weights & Biases.
+    ExportLogs(export_logs::ExportLogsCommand),
     /// Write an experiment as an app for a Flower federation.
-    InitFederation(init_federation::Arguments),
+    InitFederation(init_federation::InitFederationCommand),
     /// Join a Flower federation as a client.
-    Node(node::Arguments),
+    Node(node::NodeCommand),
     /// List every setting of an experiment: values, default, bounds and what it is.
-    Settings(setting_list::Arguments),
+    Settings(setting_list::SettingsCommand),
     /// Write a script that completes `fedeq` commands in a shell.
-    Completions(completions::Arguments),
+    Completions(completions::CompletionsCommand),
 }
 
 /// Runs the command that the arguments name, the first being the program itself.
@@ -142,7 +142,7 @@ pub fn exit_code(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 fn run(cli: &Cli) -> Outcome<()> {
-    let Some(command) = &cli.command else { return demo::run(&demo::Arguments::default()) };
+    let Some(command) = &cli.command else { return demo::run(&demo::DemoCommand::default()) };
     match command {
         Command::Demo(arguments) => demo::run(arguments),
         Command::Data(command) => data::run(command),

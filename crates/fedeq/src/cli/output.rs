@@ -32,7 +32,7 @@ pub(super) fn tell(text: &str) {
 
 /// Whether and where a command draws.
 #[derive(Args, Clone, Debug)]
-pub(super) struct PictureArguments {
+pub(super) struct PictureArgs {
     /// Where to draw [default: a file named after the data set, in this folder]
     #[arg(long, value_name = "FILE.png", value_parser = png_path)]
     out: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub(super) struct PictureArguments {
     no_picture: bool,
 }
 
-impl PictureArguments {
+impl PictureArgs {
     /// Whether the person named a file, and so must get it.
     pub(super) fn is_asked_for(&self) -> bool {
         self.out.is_some()

@@ -12,7 +12,7 @@ use fedeq_run::number::percent;
 use fedeq_run::predict::{Prediction, PredictionInputs, predict};
 use fedeq_run::run::ClientModel;
 
-/// Asks a client's model about new inputs.
+/// Predicts with a client's model.
 #[derive(Args, Debug)]
 #[command(after_help = format!("\
 Examples:
@@ -21,7 +21,7 @@ Examples:
   fedeq predict runs/mine --client ward-3 --input patients.csv
 
 {INPUTS}"))]
-pub(super) struct Arguments {
+pub(super) struct PredictCommand {
     #[command(flatten)]
     run: FinishedRunArgs,
     /// Whose model
@@ -53,7 +53,7 @@ pub(super) struct PredictArgs {
     csv: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &PredictCommand) -> Outcome<()> {
     let trained = arguments.run.open()?;
     let client = trained.client(&arguments.client).map_err(Failure::refused)?;
     let model = trained.model(client).map_err(Failure::during_work)?;

@@ -9,7 +9,7 @@ use super::output::tell;
 use fedeq_run::number::duration;
 use fedeq_run::run::{Resources, RunStart, RunSummary, SimulationObserver, Warnings, in_words};
 
-/// Says what a run is about to do, unless nobody wants to know, and then shows how it goes: as fits where stderr goes.
+/// Says what a run is about to do, unless `--quiet` is given, and then shows how it goes: as fits where stderr goes.
 pub(super) fn observer(quiet: bool, start: RunStart) -> Box<SimulationObserver<'static>> {
     if quiet {
         return Box::new(Quiet::default());

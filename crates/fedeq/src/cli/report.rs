@@ -11,7 +11,7 @@ use super::output::{print, print_json, tell};
 use fedeq_report::report::{Report, ReportOptions};
 use fedeq_run::number::counted;
 
-/// Shows runs on a page to keep and to pass on.
+/// Writes a report of runs: one page to keep and to share.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,7 @@ Examples:
 Runs that differ only in their seed are one line: mean and standard deviation, after the same number of rounds. Both views of clients' models are in the table; curves over bytes, \
 clients and tests of significance take the one that `--view` names, of all methods; a single method is shown by the model that it names itself. The page needs no other file and no network. Runs need not be finished. \
 Names and labels of clients and confusion matrices are shown where the data is available.")]
-pub(super) struct Arguments {
+pub(super) struct ReportCommand {
     /// Run folders, or folders that hold run folders
     #[arg(value_name = "RUN", required = true, add = super::completions::runs())]
     runs: Vec<PathBuf>,
@@ -59,7 +59,7 @@ enum Format {
     Json,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &ReportCommand) -> Outcome<()> {
     let options =
         ReportOptions { client: arguments.client.as_deref(), data: arguments.data.as_deref(), view: arguments.view_args.view() };
     let report = Report::read(&arguments.runs, &options).map_err(Failure::refused)?;
@@ -76,7 +76,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     }
 }
 
-impl Arguments {
+impl ReportCommand {
     /// The file to write; nothing for stdout.
     fn path(&self) -> Option<PathBuf> {
         let usual = || match &self.runs[..] {

@@ -10,7 +10,7 @@ use super::settings::{relocate, require_use};
 use fedeq_run::experiment::Experiment;
 use fedeq_run::run::{Run, RunFolder, Which};
 
-/// Goes on with a run that was stopped or killed.
+/// Continues a run that was stopped or killed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
 
 The run ends with the same bytes as one that was never stopped. On another kind of device it does not, which is why that must be said; the run is then \
 compared with neither's.")]
-pub(super) struct Arguments {
+pub(super) struct ResumeCommand {
     /// The folder of the run
     #[arg(value_name = "RUN", add = super::completions::runs())]
     folder: PathBuf,
@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     run_args: RunArgs,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &ResumeCommand) -> Outcome<()> {
     let folder = RunFolder::open(&arguments.folder).map_err(Failure::refused)?;
     if !arguments.previous && folder.is_complete() {
         return arguments.show_finished(&folder);
@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     arguments.run_args.train(&run)
 }
 
-impl Arguments {
+impl ResumeCommand {
     fn show_finished(&self, folder: &RunFolder) -> Outcome<()> {
         folder.check_finished().map_err(Failure::refused)?;
         let path = folder.path().display().to_string();

@@ -29,7 +29,7 @@ Ctrl-C stops after the clients at work, with exit code 130; all rounds that were
 
 /// Trains a federation.
 #[derive(Args, Debug)]
-pub(super) struct Arguments {
+pub(super) struct RunCommand {
     #[command(flatten)]
     experiment: ExperimentArgs,
     /// The folder of the run, which must not exist yet [default: runs/<method>-<data>-<seed>]
@@ -42,7 +42,7 @@ pub(super) struct Arguments {
     run_args: RunArgs,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &RunCommand) -> Outcome<()> {
     let experiment = arguments.experiment()?;
     let usual = || RunFolder::usual_name(Path::new("runs"), &experiment);
     let out = arguments.out.clone().unwrap_or_else(usual);
@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     arguments.run_args.train(&run)
 }
 
-impl Arguments {
+impl RunCommand {
     fn experiment(&self) -> Outcome<Experiment> {
         let mut experiment = self.experiment.read(&self.experiment.overrides_with(&self.run_args)?)?;
         self.run_args.set_workers(&mut experiment);

@@ -22,7 +22,7 @@ Examples:
 /// What may be asked for.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(super) struct SettingsCommand {
     /// Only settings whose keys begin with this, or else contain it
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true, add = completions::keys())]
     prefix: String,
@@ -50,7 +50,7 @@ struct Described {
     given: Vec<Given>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &SettingsCommand) -> Outcome<()> {
     let found = SettingInfo::matching(&arguments.prefix);
     if found.is_empty() {
         return Err(unknown(&arguments.prefix));
@@ -195,7 +195,7 @@ const INTRODUCTION: &str = "\
 
 Every setting of an experiment, as `fedeq settings --format markdown` writes it: from the code that reads them. A test says whether this page is up to date.
 
-In a file, a setting stands under its path: `learning_rate = 0.1` below `[training]`. On the command line it goes over the file: `--set training.learning_rate=0.1`. `fedeq settings PREFIX` shows some of them in
+In a file, a setting stands under its path: `learning_rate = 0.1` below `[training]`. On the command line it overrides the file: `--set training.learning_rate=0.1`. `fedeq settings PREFIX` shows some of them in
 the terminal, `fedeq settings --format json` all of them to programs.
 
 The default is that of `fedeq run` with what the setting needs; after it, what presets and data sets make of it.

@@ -21,8 +21,8 @@ pub(super) struct ExperimentArgs {
     /// The experiment, as TOML; the preset fills in what it leaves out
     #[arg(value_name = "EXPERIMENT.toml")]
     file: Option<PathBuf>,
-    /// A setting that goes over the file's, by its dotted path; in any order, and of a key given twice the last value counts. What
-    /// does not apply is refused. `KEY={ .. }` replaces what the file says of a whole section
+    /// Override a setting by its dotted path; in any order, and of a key given twice the last value counts. What does not apply is
+    /// refused. `KEY={ .. }` replaces a whole section of the file
     #[arg(long = "set", value_name = "KEY=VALUE", add = completions::settings())]
     set: Vec<String>,
     /// The preset that fills in the rest: `recommended`, `paper` or `reference`
@@ -38,7 +38,7 @@ impl ExperimentArgs {
         self.file.as_deref()
     }
 
-    /// All that goes over the file, with the place of the data if it is given.
+    /// All that overrides the file, with the place of the data if it is given.
     fn overrides(&self, place: Option<&Path>) -> Outcome<Vec<Override>> {
         let mut overrides = parsed(&self.set)?;
         overrides.extend(self.short.overrides(&overrides)?);
@@ -83,7 +83,7 @@ pub(super) fn parsed(settings: &[String]) -> Outcome<Vec<Override>> {
 /// How a run is computed and shown.
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
-    /// Clients that train side by side; the results are the same whatever stands here [default: as many as there are cores]
+    /// How many clients train in parallel; results do not depend on it [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     pub(super) workers: Option<NonZeroUsize>,
     /// What to compute on, as `--set engine.device=DEVICE`: `cpu`, `cuda` for an NVIDIA GPU, `cuda:1` for the second one; `fedeq devices` lists them [default: what
@@ -162,7 +162,7 @@ pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<RunSummary> {
     carry_out_observed(run, progress::observer(quiet, run.start()), &is_interrupted)
 }
 
-/// Carries out a run that is ready, watched by somebody; Ctrl-C and whoever else `is_over` knows stop it.
+/// Carries out a run that is ready, with an observer; Ctrl-C stops it, and so does `is_over`.
 pub(super) fn carry_out_observed(
     run: &Run,
     mut observer: Box<SimulationObserver<'_>>,
@@ -181,10 +181,10 @@ pub(super) fn much_disk(disk: Disk) -> Option<String> {
     (disk.working > MUCH_DISK).then(says)
 }
 
-/// Set once somebody asks to stop.
+/// Set once a signal asks to stop.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Whether somebody asked to stop.
+/// Whether a signal asked to stop.
 pub(super) fn is_interrupted() -> bool {
     STOP.load(Ordering::Relaxed)
 }
@@ -250,13 +250,13 @@ pub(super) struct ShortForms {
     /// Rounds of training, as `--set plan.rounds=N`
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Short forms of settings")]
     rounds: Option<String>,
-    /// Among how many clients the data is divided, as `--set data.partition.clients=N`
+    /// The number of clients that the data is divided among, as `--set data.partition.clients=N`
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Short forms of settings")]
     clients: Option<String>,
     /// The learning rate, as `--set training.learning_rate=RATE`
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, help_heading = "Short forms of settings")]
     lr: Option<String>,
-    /// All randomness comes from here, as `--set seed=N`
+    /// The seed of all randomness, as `--set seed=N`
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Short forms of settings")]
     seed: Option<String>,
 }

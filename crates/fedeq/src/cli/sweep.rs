@@ -40,7 +40,7 @@ Examples:
 
 The same command again continues where it was stopped: finished cells are skipped, half-finished ones resumed. The folder \
 may have been copied from another machine, and the data may lie elsewhere (`--data`).")]
-pub(super) struct Arguments {
+pub(super) struct SweepCommand {
     #[command(flatten)]
     experiment: ExperimentArgs,
     /// A setting and the values it takes in turn; several make a grid, in any order. Where one means nothing (`method.rho` with
@@ -55,16 +55,16 @@ pub(super) struct Arguments {
     /// The grid as a file: `seeds = "0..3"`, lists of values below `[grid]` (in a search also ranges), and of those that change together below `[[together]]`
     #[arg(long, value_name = "GRID.toml")]
     grid_file: Option<PathBuf>,
-    /// Draw so many points at random from the grid instead of taking all
+    /// Draw this many points at random from the grid instead of taking all
     #[arg(long, value_name = "N", conflicts_with = "budget", value_parser = clap::value_parser!(u64).range(1..=MOST_POINTS as u64))]
     random: Option<u64>,
-    /// Successive halving: train all points for a few rounds, one of so many of them further, and so on; points are drawn at random
+    /// Successive halving: train all points for a few rounds, keep the best 1/N, train these further, and so on; points are drawn at random
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", value_parser = clap::value_parser!(u64).range(2..=100))]
     halving: Option<u64>,
-    /// Draw as many points as can be trained with so many rounds of all runs together
+    /// Draw as many points as can be trained with a budget of this many rounds, over all runs together
     #[arg(long, value_name = "ROUNDS")]
     budget: Option<u64>,
-    /// What points are drawn by
+    /// The seed from which the points of a search are drawn
     #[arg(long, value_name = "N", default_value_t = 0)]
     search_seed: u64,
     /// The seeds of every cell: `0,1,2`, or `0..3` for the same (without the end), or `0..=2` [default: the seed of the experiment]
@@ -86,7 +86,7 @@ struct Planned {
     halving: Option<Halving>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &SweepCommand) -> Outcome<()> {
     let limit = arguments.jobs.limit(false)?;
     let Planned { axes, mut cells, halving } = arguments.planned()?;
     check_ahead(&cells).map_err(Failure::refused)?;
@@ -139,7 +139,7 @@ fn check_ahead(cells: &[SweepCell]) -> fedeq_core::Result<()> {
     first.filter(|cell| !cell.folder.exists()).try_for_each(|cell| cell.experiment.prepare().map(|_| ()))
 }
 
-impl Arguments {
+impl SweepCommand {
     fn planned(&self) -> Outcome<Planned> {
         let overrides = self.experiment.overrides_with(&self.run_args)?;
         let file = self.grid_file.as_deref().map(GridFile::read).transpose().map_err(Failure::refused)?.unwrap_or_default();
@@ -155,7 +155,7 @@ impl Arguments {
         if axes.iter().any(|axis| axis.key == "seed" || axis.key.starts_with("plan.rounds") || axis.key == "plan.evaluate_every")
         {
             return Err(Failure::request(
-                "a search over `seed`, `plan.rounds` or `plan.evaluate_every` compares what is not alike",
+                "a search over `seed`, `plan.rounds` or `plan.evaluate_every` compares runs that are not comparable",
                 "leave it out; `--seeds` gives every point several",
             ));
         }
@@ -283,7 +283,7 @@ impl Arguments {
                 "accuracy on test samples, mean over clients, standard deviation over seeds; {VIEWS}; worst tenth: of the clients, by local"
             );
             print(&format!(
-                "{table}\n{note}\nall cells: {}\nwho is best: fedeq compare {folder}\n",
+                "{table}\n{note}\nall cells: {}\ncomparison: fedeq compare {folder}\n",
                 self.out.join("sweep.csv").display()
             ))?;
         }

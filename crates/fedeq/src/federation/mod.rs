@@ -88,7 +88,8 @@ fn refuse_gpu(experiment: &Experiment) -> Result<()> {
 /// What only a simulation can do so far.
 fn refuse_simulated(experiment: &Experiment) -> Result<()> {
     let plan = &experiment.plan;
-    let refusals = [(experiment.attack.is_some(), "`attack` is for simulations: nodes of a Flower federation say the truth")];
+    let refusals =
+        [(experiment.attack.is_some(), "`attack` is for simulations: nodes of a Flower federation simulate no attacks")];
     plan.privacy.map_or(Ok(()), |privacy| privacy.validate_federation())?;
     match refusals.into_iter().find(|(is_set, _)| *is_set) {
         Some((_, problem)) => Err(Error::invalid(problem, "leave it out, or simulate with `fedeq run`")),

@@ -79,7 +79,7 @@ impl Terms {
         let problem = format!("the key to sign with that the experiment has for client `{}` is not this node's", me.client);
         Err(Error::invalid(
             problem,
-            "`fedeq node key --signing --state DIR` prints this node's; whoever writes the federation must have it",
+            "`fedeq node key --signing --state DIR` prints this node's; the author of the federation must have it",
         ))
     }
 
@@ -105,13 +105,19 @@ impl Terms {
         let batch = prepared.smallest_batch(client);
         let refuse = |problem: String, option: &str| Err(Error::invalid(problem, format!("`{option}` allows fewer")));
         if samples < self.least_samples {
-            let problem =
-                format!("there are {} to train on; this node wants at least {}", counted(samples, "sample"), self.least_samples);
+            let problem = format!(
+                "there are {} to train on; this node asks for at least {}",
+                counted(samples, "sample"),
+                self.least_samples
+            );
             return refuse(problem, "--min-samples");
         }
         if batch < self.least_batch {
-            let problem =
-                format!("a gradient step would use {}; this node wants at least {}", counted(batch, "sample"), self.least_batch);
+            let problem = format!(
+                "a gradient step would use {}; this node asks for at least {}",
+                counted(batch, "sample"),
+                self.least_batch
+            );
             return refuse(problem, "--min-batch");
         }
         Ok(())

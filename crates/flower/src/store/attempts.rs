@@ -30,7 +30,7 @@ pub(crate) struct Attempts {
     activity: Arc<CurrentWork>,
 }
 
-/// The request that a node works on, for whoever watches over it.
+/// The request that a node works on, for its guard.
 #[derive(Debug, Default)]
 pub struct CurrentWork {
     at_work: Mutex<Option<AtWork>>,

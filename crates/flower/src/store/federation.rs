@@ -43,16 +43,16 @@ struct Manifest {
     replies: Vec<SentReply>,
     /// The latest evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    evaluated: Option<Told>,
+    evaluated: Option<AnswerCount>,
     /// The latest work after training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    finished: Option<Told>,
+    finished: Option<AnswerCount>,
 }
 
 /// After which round something was told, and how often, about different weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Told {
+struct AnswerCount {
     round: u64,
     times: u32,
 }
@@ -145,7 +145,7 @@ impl FederationStore {
         let mut after = self.manifest_or_create()?;
         if let Some((telling, round)) = told {
             let times = after.told(telling).filter(|last| last.round == round).map_or(0, |last| last.times);
-            *after.told(telling) = Some(Told { round, times: times + 1 });
+            *after.told(telling) = Some(AnswerCount { round, times: times + 1 });
         }
         if let Some(state) = state {
             let name = state_name(state);
@@ -219,7 +219,7 @@ impl FederationStore {
 }
 
 impl Manifest {
-    fn told(&mut self, telling: Telling) -> &mut Option<Told> {
+    fn told(&mut self, telling: Telling) -> &mut Option<AnswerCount> {
         match telling {
             Telling::Evaluation => &mut self.evaluated,
             Telling::End => &mut self.finished,

@@ -166,7 +166,7 @@ impl NodeStore {
         &self.consent
     }
 
-    /// The request that the node works on, for whoever watches over it.
+    /// The request that the node works on, for its guard.
     pub fn activity(&self) -> Arc<CurrentWork> {
         self.attempts.activity()
     }

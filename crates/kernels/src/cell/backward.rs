@@ -4,7 +4,7 @@ use pulp::{Simd, WithSimd};
 use super::forward::scale;
 use crate::access::{Readable, Writable};
 use crate::activation::{Function, Identity};
-use crate::norm::passes::{GradientSums, Stored};
+use crate::norm::passes::{GradientSums, StoredGradient};
 use crate::norm::{Affine, Region, Sums, Workspace};
 
 /// Statistics of consecutive regions, `[regions, groups]` each.
@@ -22,21 +22,21 @@ impl<'a> Measured<'a> {
 }
 
 /// One normalisation with its statistics and the gradients of its parameters.
-pub(super) struct Layer<'a> {
+pub(super) struct NormGradient<'a> {
     pub(super) region: Region,
     pub(super) norm: Affine<'a>,
     pub(super) measured: Measured<'a>,
     pub(super) sums: &'a mut Sums,
 }
 
-impl Layer<'_> {
+impl NormGradient<'_> {
     /// The gradient in front of the normalisation and the activation before it, of the region with this index.
     #[inline(always)]
     fn pull_back<S: Simd, F: Function>(
         &mut self,
         simd: S,
         index: usize,
-        stored: Stored<'_>,
+        stored: StoredGradient<'_>,
         phi: F,
         to: Writable<'_>,
         work: &mut Workspace,
@@ -53,8 +53,8 @@ impl Layer<'_> {
 /// From the gradient of the result to that of `u + b`, through `GN3(phi(z + GN2(u + b)))`.
 pub(super) struct OuterBack<'a, F> {
     pub(super) phi: F,
-    pub(super) second: Layer<'a>,
-    pub(super) third: Layer<'a>,
+    pub(super) second: NormGradient<'a>,
+    pub(super) third: NormGradient<'a>,
     /// `u + b`
     pub(super) sum: &'a [f32],
     /// `phi(z + GN2(u + b))`
@@ -77,8 +77,8 @@ impl<F: Function> WithSimd for OuterBack<'_, F> {
             let here = index * size..(index + 1) * size;
             let [sum, activated, dy] = [self.sum, self.activated, self.gradient].map(|all| Readable::from(&all[here.clone()]));
             let (dz, du) = (Writable::from(&mut self.dz[here.clone()]), Writable::from(&mut self.du[here]));
-            self.third.pull_back(simd, index, Stored { value: activated, dy }, self.phi, dz, self.work);
-            self.second.pull_back(simd, index, Stored { value: sum, dy: dz.into() }, Identity, du, self.work);
+            self.third.pull_back(simd, index, StoredGradient { value: activated, dy }, self.phi, dz, self.work);
+            self.second.pull_back(simd, index, StoredGradient { value: sum, dy: dz.into() }, Identity, du, self.work);
         }
     }
 }
@@ -86,7 +86,7 @@ impl<F: Function> WithSimd for OuterBack<'_, F> {
 /// From the gradient of `GN1(phi(a))` to that of `a`.
 pub(super) struct InnerBack<'a, F> {
     pub(super) phi: F,
-    pub(super) first: Layer<'a>,
+    pub(super) first: NormGradient<'a>,
     /// `phi(a)`
     pub(super) activated: &'a [f32],
     /// The gradient, changed in place.
@@ -107,7 +107,7 @@ impl<F: Function> WithSimd for InnerBack<'_, F> {
             let here = index * size..(index + 1) * size;
             let value = Readable::from(&self.activated[here.clone()]);
             let dy = Writable::from(&mut self.gradient[here.clone()]);
-            self.first.pull_back(simd, index, Stored { value, dy: dy.into() }, self.phi, dy, self.work);
+            self.first.pull_back(simd, index, StoredGradient { value, dy: dy.into() }, self.phi, dy, self.work);
             let normalized = self.normalized.as_mut().map(|all| Writable::from(&mut all[here]));
             scale(simd, region, value, self.first.norm, normalized, self.work);
         }

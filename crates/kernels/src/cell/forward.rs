@@ -7,7 +7,7 @@ use crate::norm::passes::{Activate, Plain, Scaled, Sum};
 use crate::norm::{Affine, Region, Workspace};
 
 /// Where a result goes.
-pub(super) enum Output<'a> {
+pub(super) enum CellOutput<'a> {
     /// Where its last intermediate value was, which is not needed any more.
     InPlace,
     /// To memory of its own.
@@ -16,7 +16,7 @@ pub(super) enum Output<'a> {
     Nowhere,
 }
 
-impl Output<'_> {
+impl CellOutput<'_> {
     /// Where the result of the region from `at` on goes, which may be where the value is.
     fn at<'a>(&'a mut self, at: usize, value: Writable<'a>) -> Option<Writable<'a>> {
         match self {
@@ -27,13 +27,13 @@ impl Output<'_> {
     }
 }
 
-/// Statistics of consecutive regions, `[regions, groups]` each.
-pub(super) struct Statistics<'a> {
+/// CellStatistics of consecutive regions, `[regions, groups]` each.
+pub(super) struct CellStatistics<'a> {
     pub(super) mean: &'a mut [f32],
     pub(super) variance: &'a mut [f32],
 }
 
-impl Statistics<'_> {
+impl CellStatistics<'_> {
     fn of(&mut self, index: usize, groups: usize) -> [&mut [f32]; 2] {
         let here = index * groups..(index + 1) * groups;
         [&mut self.mean[here.clone()], &mut self.variance[here]]
@@ -47,8 +47,8 @@ pub(super) struct Inner<'a, F> {
     /// `a`, and `phi(a)` afterwards.
     pub(super) a: &'a mut [f32],
     pub(super) norm: Affine<'a>,
-    pub(super) statistics: Statistics<'a>,
-    pub(super) to: Output<'a>,
+    pub(super) statistics: CellStatistics<'a>,
+    pub(super) to: CellOutput<'a>,
     pub(super) work: &'a mut Workspace,
 }
 
@@ -80,10 +80,10 @@ pub(super) struct Outer<'a, F> {
     pub(super) u: &'a [f32],
     pub(super) z: &'a [f32],
     pub(super) norms: [Affine<'a>; 2],
-    pub(super) statistics: [Statistics<'a>; 2],
+    pub(super) statistics: [CellStatistics<'a>; 2],
     /// Where `phi(z + GN2(u + b))` is kept.
-    pub(super) activated: Output<'a>,
-    pub(super) to: Output<'a>,
+    pub(super) activated: CellOutput<'a>,
+    pub(super) to: CellOutput<'a>,
     pub(super) work: &'a mut Workspace,
 }
 
@@ -113,7 +113,7 @@ impl<F: Function> WithSimd for Outer<'_, F> {
     }
 }
 
-/// Statistics of the values whose sums a first pass over a region left, with everything ready for scaling them.
+/// CellStatistics of the values whose sums a first pass over a region left, with everything ready for scaling them.
 #[inline(always)]
 fn measure<S: Simd>(
     simd: S,

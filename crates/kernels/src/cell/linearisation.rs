@@ -1,6 +1,6 @@
 //! A cell near a state: what its gradients need.
-use super::backward::{Add, InnerBack, Layer, Measured, OuterBack};
-use super::forward::{Output, Statistics};
+use super::backward::{Add, InnerBack, Measured, NormGradient, OuterBack};
+use super::forward::{CellOutput, CellStatistics};
 use super::{CellScratch, Middle, PreparedCell};
 use crate::activation::{Activation, Relu, Softplus};
 use crate::buffer::aligned;
@@ -94,11 +94,11 @@ impl PreparedCell {
             let sum = &mut saved.sum[here.clone()];
             let wide = wide.take(2 * z.len());
             conv::forward(self.set, &self.cell.conv_a(samples), z, &self.forward[0], inner, conv);
-            self.inner(inner, first.from(index * statistics), Output::To(wide), work);
+            self.inner(inner, first.from(index * statistics), CellOutput::To(wide), work);
             conv::forward(self.set, &self.cell.conv_b(samples), wide, &self.forward[1], sum, conv);
             let middle = Middle { b: sum, u, z, statistics: [second.from(index * statistics), third.from(index * statistics)] };
-            let to = out.as_mut().map_or(Output::Nowhere, |out| Output::To(&mut out[here.clone()]));
-            self.outer(middle, Output::To(&mut saved.activated[here]), to, work);
+            let to = out.as_mut().map_or(CellOutput::Nowhere, |out| CellOutput::To(&mut out[here.clone()]));
+            self.outer(middle, CellOutput::To(&mut saved.activated[here]), to, work);
         }
         saved
     }
@@ -263,16 +263,16 @@ impl Back<'_> {
         self.len / self.prepared.cell.state_len()
     }
 
-    fn layer<'b>(&'b self, index: usize, region: Region, sums: &'b mut Sums) -> Layer<'b> {
+    fn layer<'b>(&'b self, index: usize, region: Region, sums: &'b mut Sums) -> NormGradient<'b> {
         let from = self.at / self.prepared.cell.state_len() * self.prepared.cell.statistics();
         let Moments { mean, variance } = &self.saved.moments[index];
         let measured = Measured { mean: &mean[from..], variance: &variance[from..] };
-        Layer { region, norm: self.prepared.norms[index].get(), measured, sums }
+        NormGradient { region, norm: self.prepared.norms[index].get(), measured, sums }
     }
 }
 
 impl Moments {
-    fn from(&mut self, first: usize) -> Statistics<'_> {
-        Statistics { mean: &mut self.mean[first..], variance: &mut self.variance[first..] }
+    fn from(&mut self, first: usize) -> CellStatistics<'_> {
+        CellStatistics { mean: &mut self.mean[first..], variance: &mut self.variance[first..] }
     }
 }

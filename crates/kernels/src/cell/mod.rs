@@ -40,7 +40,7 @@ use crate::activation::{Activation, Relu, Softplus};
 use crate::conv::{self, ConvWeights, Geometry};
 use crate::norm::{Affine, Moments, NormScope, Region, Workspace};
 use crate::size::product;
-use forward::{Inner, Outer, Output, Statistics};
+use forward::{CellOutput, CellStatistics, Inner, Outer};
 
 pub use linearisation::{CellGradients, CellTargets, Linearisation, ParameterTargets};
 pub use scratch::{CellScratch, LINE};
@@ -241,10 +241,10 @@ impl PreparedCell {
             let wide = wide.take(2 * z.len());
             let [first, second, third] = moments;
             conv::forward(self.set, &self.cell.conv_a(samples), z, &self.forward[0], wide, conv);
-            self.inner(wide, first.statistics(), Output::InPlace, work);
+            self.inner(wide, first.statistics(), CellOutput::InPlace, work);
             conv::forward(self.set, &self.cell.conv_b(samples), wide, &self.forward[1], out, conv);
             let statistics = [second.statistics(), third.statistics()];
-            self.outer(Middle { b: out, u, z, statistics }, Output::InPlace, Output::InPlace, work);
+            self.outer(Middle { b: out, u, z, statistics }, CellOutput::InPlace, CellOutput::InPlace, work);
         }
     }
 
@@ -253,7 +253,7 @@ impl PreparedCell {
         (CHUNK / (2 * self.cell.state_len())).max(1)
     }
 
-    fn inner(&self, a: &mut [f32], statistics: Statistics, to: Output, work: &mut Workspace) {
+    fn inner(&self, a: &mut [f32], statistics: CellStatistics, to: CellOutput, work: &mut Workspace) {
         let (region, norm) = (self.cell.region(2 * self.cell.channels), self.norms[0].get());
         match self.cell.activation {
             Activation::Relu => self.set.run(Inner { region, phi: Relu, a, norm, statistics, to, work }),
@@ -261,7 +261,7 @@ impl PreparedCell {
         }
     }
 
-    fn outer(&self, middle: Middle, activated: Output, to: Output, work: &mut Workspace) {
+    fn outer(&self, middle: Middle, activated: CellOutput, to: CellOutput, work: &mut Workspace) {
         let (region, norms) = (self.cell.region(self.cell.channels), [self.norms[1].get(), self.norms[2].get()]);
         let Middle { b, u, z, statistics } = middle;
         match self.cell.activation {
@@ -294,11 +294,11 @@ struct Middle<'a> {
     b: &'a mut [f32],
     u: &'a [f32],
     z: &'a [f32],
-    statistics: [Statistics<'a>; 2],
+    statistics: [CellStatistics<'a>; 2],
 }
 
 impl Moments {
-    fn statistics(&mut self) -> Statistics<'_> {
-        Statistics { mean: &mut self.mean, variance: &mut self.variance }
+    fn statistics(&mut self) -> CellStatistics<'_> {
+        CellStatistics { mean: &mut self.mean, variance: &mut self.variance }
     }
 }

@@ -1,14 +1,14 @@
 //! The gradients of a normalisation.
 use pulp::{Simd, WithSimd};
 
-use super::passes::{ActivatedAfter, ActivatedBefore, GradientSums, Stored};
+use super::passes::{ActivatedAfter, ActivatedBefore, GradientSums, StoredGradient};
 use super::{Affine, Norm, NormSaved, NormScratch, Region, Workspace};
 use crate::InstructionSet;
 use crate::access::{Readable, Writable};
 use crate::activation::{Function, Identity};
 
 /// What the backward pass works on.
-pub(super) struct Arguments<'a> {
+pub(super) struct NormBackward<'a> {
     pub(super) norm: &'a Norm,
     pub(super) saved: NormSaved<'a>,
     pub(super) affine: Affine<'a>,
@@ -58,7 +58,7 @@ impl<F: Function> Passes for Before<F> {
         let &mut Part { region, x, dy, dx, .. } = part;
         let (mean, dy) = (work.constants.mean[..].into(), dy.into());
         if F::IDENTITY {
-            region.sum(simd, &GradientSums { source: Stored { value: x, dy }, mean }, &mut work.totals);
+            region.sum(simd, &GradientSums { source: StoredGradient { value: x, dy }, mean }, &mut work.totals);
         } else {
             let source = ActivatedBefore { function: self.0, x, dy, kept: dx };
             region.sum(simd, &GradientSums { source, mean }, &mut work.totals);
@@ -69,7 +69,7 @@ impl<F: Function> Passes for Before<F> {
     fn pull_back<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace) {
         // The first pass left the activated values in the gradient's memory.
         let value = if F::IDENTITY { part.x } else { part.dx.into() };
-        part.region.pull_back(simd, Stored { value, dy: part.dy.into() }, self.0, part.dx, work);
+        part.region.pull_back(simd, StoredGradient { value, dy: part.dy.into() }, self.0, part.dx, work);
     }
 }
 
@@ -87,11 +87,11 @@ impl<F: Function> Passes for After<F> {
     #[inline(always)]
     fn pull_back<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace) {
         // The first pass left the gradient in front of the activation there.
-        part.region.pull_back(simd, Stored { value: part.x, dy: part.dx.into() }, Identity, part.dx, work);
+        part.region.pull_back(simd, StoredGradient { value: part.x, dy: part.dx.into() }, Identity, part.dx, work);
     }
 }
 
-impl Arguments<'_> {
+impl NormBackward<'_> {
     pub(super) fn run<P: Passes>(self, set: InstructionSet, passes: P) {
         let count = self.norm.shape.len();
         assert!([self.saved.x.len(), self.dy.len(), self.dx.len()] == [count; 3], "all slices have the layer's shape");
@@ -104,7 +104,7 @@ impl Arguments<'_> {
 }
 
 struct Kernel<'a, P> {
-    arguments: Arguments<'a>,
+    arguments: NormBackward<'a>,
     passes: P,
 }
 
@@ -113,7 +113,7 @@ impl<P: Passes> WithSimd for Kernel<'_, P> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { arguments: Arguments { norm, saved, affine, dy, dx, mut d_shortcut, scratch }, passes } = self;
+        let Self { arguments: NormBackward { norm, saved, affine, dy, dx, mut d_shortcut, scratch }, passes } = self;
         let region = norm.region();
         let size = region.pixels * region.channels;
         let NormScratch { work, sums } = scratch;

@@ -16,7 +16,7 @@ pub(super) enum Statistics<'a> {
 }
 
 /// What a normalisation works on.
-pub(super) struct Arguments<'a> {
+pub(super) struct NormForward<'a> {
     pub(super) norm: &'a Norm,
     pub(super) statistics: Statistics<'a>,
     pub(super) x: &'a [f32],
@@ -26,7 +26,7 @@ pub(super) struct Arguments<'a> {
     pub(super) work: &'a mut Workspace,
 }
 
-impl Arguments<'_> {
+impl NormForward<'_> {
     /// `y = after(norm(before(x)) + shortcut)`
     pub(super) fn run<F: Function, G: Function>(self, set: InstructionSet, before: F, after: G) {
         let count = self.norm.shape.len();
@@ -39,7 +39,7 @@ impl Arguments<'_> {
 }
 
 struct Kernel<'a, F, G> {
-    arguments: Arguments<'a>,
+    arguments: NormForward<'a>,
     before: F,
     after: G,
 }
@@ -49,7 +49,7 @@ impl<F: Function, G: Function> WithSimd for Kernel<'_, F, G> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { arguments: Arguments { norm, mut statistics, x, affine, shortcut, y, work }, before, after } = self;
+        let Self { arguments: NormForward { norm, mut statistics, x, affine, shortcut, y, work }, before, after } = self;
         // Statistics of a batch, once given, apply to each image on its own, which then stays in the cache.
         let shared = norm.scope == NormScope::Batch && matches!(statistics, Statistics::Given(_));
         let region = if shared { norm.image() } else { norm.region() };

@@ -283,7 +283,7 @@ impl Norm {
         self.check_moments(saved.moments);
         scratch.work.grow(self.shape.channels);
         scratch.sums.reset(self.shape.channels);
-        self.run_backward(set, backward::Arguments { norm: self, saved, affine, dy, dx, d_shortcut, scratch });
+        self.run_backward(set, backward::NormBackward { norm: self, saved, affine, dy, dx, d_shortcut, scratch });
         for (to, sums) in [(to.scale, &scratch.sums.scale), (to.offset, &scratch.sums.offset)] {
             if let Some(to) = to {
                 sums_to(sums, to);
@@ -291,7 +291,7 @@ impl Norm {
         }
     }
 
-    fn run_backward(&self, set: InstructionSet, arguments: backward::Arguments<'_>) {
+    fn run_backward(&self, set: InstructionSet, arguments: backward::NormBackward<'_>) {
         match self.fusion {
             Fusion::None => arguments.run(set, backward::Before(Identity)),
             Fusion::Before(Activation::Relu) => arguments.run(set, backward::Before(Relu)),
@@ -311,7 +311,7 @@ impl Norm {
         scratch: &mut NormScratch,
     ) {
         scratch.work.grow(self.shape.channels);
-        let arguments = forward::Arguments { norm: self, statistics, x, affine, shortcut, y, work: &mut scratch.work };
+        let arguments = forward::NormForward { norm: self, statistics, x, affine, shortcut, y, work: &mut scratch.work };
         match self.fusion {
             Fusion::None => arguments.run(set, Identity, Identity),
             Fusion::Before(Activation::Relu) => arguments.run(set, Relu, Identity),

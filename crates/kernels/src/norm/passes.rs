@@ -246,13 +246,13 @@ pub(crate) unsafe trait GradientSource<S: Simd> {
 
 /// Both are there.
 #[derive(Clone, Copy)]
-pub(crate) struct Stored<'a> {
+pub(crate) struct StoredGradient<'a> {
     pub(crate) value: Readable<'a>,
     pub(crate) dy: Readable<'a>,
 }
 
 // SAFETY: `covers` looks at every view that is loaded from or stored to, and views keep their lengths.
-unsafe impl<S: Simd> GradientSource<S> for Stored<'_> {
+unsafe impl<S: Simd> GradientSource<S> for StoredGradient<'_> {
     #[inline(always)]
     fn covers(&self, numbers: usize) -> bool {
         self.value.len().min(self.dy.len()) >= numbers
@@ -357,7 +357,7 @@ unsafe impl<S: Simd, B: GradientSource<S>> Pass<S> for GradientSums<'_, B> {
 
 /// `to = (gain dy + mean_term + (value - mean) var_term) phi'`, with `phi'` told from the value.
 pub(crate) struct PullBack<'a, F> {
-    pub(crate) stored: Stored<'a>,
+    pub(crate) stored: StoredGradient<'a>,
     pub(crate) function: F,
     pub(crate) mean: Readable<'a>,
     pub(crate) gain: Readable<'a>,

@@ -2,7 +2,7 @@
 use pulp::Simd;
 
 use super::EPSILON;
-use super::passes::{PullBack, Squares, Stored};
+use super::passes::{PullBack, Squares, StoredGradient};
 use crate::access::{Readable, Writable};
 use crate::activation::Function;
 use crate::sweep::{Pass, sweep};
@@ -138,7 +138,7 @@ impl Region {
     pub(crate) fn pull_back<S: Simd, F: Function>(
         self,
         simd: S,
-        stored: Stored<'_>,
+        stored: StoredGradient<'_>,
         function: F,
         to: Writable<'_>,
         work: &mut Workspace,

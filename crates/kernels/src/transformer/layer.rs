@@ -333,7 +333,7 @@ impl PreparedLayer {
         };
         let wanted = sums.as_deref_mut().map(|sums| {
             kept.norm_2.output(self.norm_2.view(), fit(normal, pass.gradient.len()));
-            mlp::Sums { x: normal, widen: &mut sums.widen, narrow: &mut sums.narrow }
+            mlp::MlpGradients { x: normal, widen: &mut sums.widen, narrow: &mut sums.narrow }
         });
         self.mlp.backward(self.set, pass, wanted);
         layer_norm_backward(self.set, &kept.norm_2, self.norm_2.view(), said, gradient, sums.map(|sums| &mut sums.norm_2));

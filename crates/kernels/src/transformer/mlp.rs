@@ -117,7 +117,7 @@ impl Mlp {
     }
 
     /// The gradient of the input, `[rows, width]`, from that of the output, and those of the parameters if asked for.
-    pub(super) fn backward(&self, set: InstructionSet, pass: Backward<'_>, mut sums: Option<Sums<'_>>) {
+    pub(super) fn backward(&self, set: InstructionSet, pass: Backward<'_>, mut sums: Option<MlpGradients<'_>>) {
         let rows = pass.gradient.len() / self.width;
         if let Some(sums) = &mut sums {
             add_column_sums(set, pass.gradient, &mut sums.narrow.bias);
@@ -153,14 +153,14 @@ pub(super) struct Backward<'a> {
 }
 
 /// What the gradients of the parameters are added to, and the input that they need.
-pub(super) struct Sums<'a> {
+pub(super) struct MlpGradients<'a> {
     /// `[rows, width]`.
     pub(super) x: &'a [f32],
     pub(super) widen: &'a mut Linear<Vec<f32>>,
     pub(super) narrow: &'a mut Linear<Vec<f32>>,
 }
 
-impl Sums<'_> {
+impl MlpGradients<'_> {
     fn add_slice(&mut self, set: InstructionSet, slice: &Slice, activated: &[f32], hidden_gradient: &[f32], gradient: &[f32]) {
         let (start, count) = (slice.start, slice.count());
         let (width, hidden) = (self.narrow.bias.len(), self.widen.bias.len());

@@ -2,7 +2,7 @@
 //!
 //! An experiment is plain data: `experiments/NAME/spec.toml`, embedded in the program. It has parts; a part is a grid of axes
 //! whose cells are ordinary experiments, and says what is drawn of them and what the paper found. Two scales share the parts: `full` is the paper's, `small`
-//! tells the same story on two cores in minutes.
+//! is a reduced version (fewer clients and rounds) that takes minutes on two cores.
 //!
 //! ```text
 //! spec.toml -Spec::parse-> Spec -cells-> [ExperimentCell] -an ordinary run each-> run folders -measure-> Results (a file)

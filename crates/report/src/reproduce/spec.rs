@@ -41,7 +41,7 @@ pub struct Spec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScaleName {
-    /// The same story on two cores in minutes.
+    /// A reduced version, with fewer clients and rounds: minutes on two cores.
     Small,
     /// The paper's clients, rounds and models.
     Full,

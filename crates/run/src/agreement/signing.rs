@@ -52,7 +52,7 @@ impl SigningKeys {
     pub fn require_all(&self, keys: &[String]) -> Result<()> {
         if keys.is_empty() {
             return Err(Error::invalid(
-                "the experiment does not say by which keys clients know each other, and this node wants to know",
+                "the experiment has no keys of clients to sign with, and `--signing-keys` asks for them",
                 "leave out `--signing-keys` if the server may be trusted to follow the protocol",
             ));
         }

@@ -4,7 +4,7 @@ use fedeq_core::{
 };
 use fedeq_data::partition::{Limit, Partition};
 use fedeq_data::shard::Remainder;
-use fedeq_data::source::Source;
+use fedeq_data::source::classes::ClassNames;
 use fedeq_models::Part;
 
 use super::Agreement;
@@ -36,7 +36,7 @@ impl Agreement {
         ];
         let warnings: Vec<_> = self.warnings().into_iter().map(|warning| ("careful", warning)).collect();
         if !warnings.is_empty() {
-            all.push(Section { title: "what to think about first", lines: warnings });
+            all.push(Section { title: "what to consider before you accept", lines: warnings });
         }
         for line in all.iter_mut().flat_map(|section| &mut section.lines) {
             line.1 = printable(&line.1);
@@ -60,10 +60,8 @@ impl Agreement {
 
     fn data(&self) -> Vec<(&'static str, String)> {
         let data = &self.experiment.data;
-        let mut lines = vec![("kind", kind(&data.source))];
-        if let Some(classes) = classes(&data.source) {
-            lines.push(("classes", classes));
-        }
+        let mut lines = vec![("kind", data.source.description())];
+        lines.extend(data.source.classes().map(|classes| ("classes", named(classes))));
         lines.push(("which part", part(&data.partition)));
         if let Some(limit) = data.limit.and_then(limited) {
             lines.push(("at most", limit));
@@ -72,7 +70,7 @@ impl Agreement {
             lines.push(("wrong labels", format!("{} of the training samples get another class, on purpose", percent(share))));
         }
         if data.shift.is_some() {
-            lines.push(("changed", "pictures are turned or tinted before anything is done with them, on purpose".into()));
+            lines.push(("changed", "pictures are rotated or tinted before they are used, on purpose".into()));
         }
         let test = data.split.test.map_or("the usual part (20 % where there is no test set)".into(), percent);
         let validation =
@@ -157,7 +155,7 @@ impl Agreement {
 
     fn warnings(&self) -> Vec<String> {
         let experiment = &self.experiment;
-        let mut warnings = vec!["from the numbers that are sent, a server that wants to can compute something about your samples, and in bad cases the samples themselves; join if you would trust its operator with them".to_owned()];
+        let mut warnings = vec!["from the numbers that are sent, a server can compute something about your samples, and in bad cases the samples themselves; join if you would trust its operator with them".to_owned()];
         let mut warn = |is_so: bool, words: &str| {
             if is_so {
                 warnings.push(words.to_owned());
@@ -207,8 +205,8 @@ fn compressed(compression: &Compression, is_secret: bool) -> String {
     let way = |codec: &Option<Codec>| codec.as_ref().map_or("as 32-bit floats".to_owned(), name);
     let lost = match (compression.up, compression.error_feedback) {
         (None, _) => "",
-        (Some(_), Some(false)) => "; what is lost is forgotten",
-        (Some(_), _) => "; what is lost stays here and is added to the next update",
+        (Some(_), Some(false)) => "; what the codec loses is dropped",
+        (Some(_), _) => "; what the codec loses stays here and is added to the next update",
     };
     let sent = if is_secret { "as whole numbers under masks".to_owned() } else { way(&compression.up) };
     format!("sent: {sent}; received: {}{lost}", way(&compression.down))
@@ -218,7 +216,7 @@ fn secret(SecureAggregation { clip, precision_bits, signing_keys, .. }: &SecureA
     let holds = match signing_keys.len() {
         0 => "holds as long as it follows the protocol, and invents no clients".to_owned(),
         known => format!(
-            "holds also if it lies, as long as fewer than a third of the {known} clients are on its side: they know each other by the keys in this agreement. \
+            "holds also if it is malicious, as long as fewer than a third of the {known} clients are on its side: they know each other by the keys in this agreement. \
              Compare these with the keys that the clients' owners gave you (`--signing-keys`)"
         ),
     };
@@ -244,34 +242,12 @@ fn private(privacy: &Privacy, is_summed_in_secret: bool) -> String {
     format!("changes are {bound}, and {noise} is added in a round: {by}. Numbers beside the weights are not covered")
 }
 
-fn kind(source: &Source) -> String {
-    match source {
-        Source::Csv(table) => {
-            format!("a table: the column `{}` is what is predicted, every other one is a number to predict it from", table.label)
-        }
-        Source::Images(_) => "pictures, in folders by class".into(),
-        Source::Text(_) => "text, of which the next character is predicted".into(),
-        Source::ImageArrays(_) => "pictures with their classes, as arrays in a `.safetensors` file".into(),
-        Source::VectorArrays(_) => "rows of numbers with their classes, as arrays in a `.safetensors` file".into(),
-        Source::TokenArrays(_) => {
-            "sequences of tokens, of which the next is predicted, as arrays in a `.safetensors` file".into()
-        }
-        Source::Digits(_) | Source::Synthetic(_) => format!("nothing of yours: `{}` is part of the program", source.name()),
-        other => format!("the data set `{}`", other.name()),
-    }
-}
-
-fn classes(source: &Source) -> Option<String> {
-    let names: Vec<String> = match source {
-        Source::Csv(table) => table.classes.clone()?.into(),
-        Source::Images(folder) => folder.classes.clone()?.into(),
-        Source::ImageArrays(arrays) => arrays.classes.clone()?.into(),
-        Source::VectorArrays(arrays) => arrays.classes.clone()?.into(),
-        _ => return None,
-    };
+/// Classes by name, as many as a person reads.
+fn named(classes: &ClassNames) -> String {
+    let names = classes.names();
     let shown = names.iter().take(SHOWN_CLASSES).cloned().collect::<Vec<_>>().join(", ");
     let more = names.len().saturating_sub(SHOWN_CLASSES);
-    Some(if more > 0 { format!("{shown} and {} more", count(more)) } else { shown })
+    if more > 0 { format!("{shown} and {} more", count(more)) } else { shown }
 }
 
 fn part(partition: &Partition) -> String {
@@ -328,7 +304,10 @@ mod tests {
     fn a_person_reads_what_the_server_makes_of_it() {
         assert!(words(&[]).contains("aggregation: the mean of what clients send\n"));
         let compressed = words(&["plan.compression.up.top-k=0.05", "plan.compression.down=int8"]);
-        assert!(compressed.contains("sent: the largest 5.0 % (top-k); received: int8; what is lost stays here"), "{compressed}");
+        assert!(
+            compressed.contains("sent: the largest 5.0 % (top-k); received: int8; what the codec loses stays here"),
+            "{compressed}"
+        );
         let robust = words(&["plan.aggregation.rule=median", "plan.aggregation.cap=0.25"]);
         assert!(robust.contains("the rule `median`; no client counts for more than 25.0 %"), "{robust}");
         let private = words(&["plan.privacy.epsilon=8", "plan.privacy.clip.fixed=0.5", "model=deq-mlp"]);

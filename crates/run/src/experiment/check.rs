@@ -1,10 +1,9 @@
 //! What can be refused of an experiment without its data.
-use fedeq_core::{AttackKind, Error, InitialHeads, Result};
-use fedeq_data::source::arrays::TokenArrays;
-use fedeq_data::source::{SampleKind, Source};
-use fedeq_models::Part;
+use fedeq_core::{AttackKind, Error, InitialHeads, Method, Result};
+use fedeq_data::source::SampleKind;
+use fedeq_models::{ModelConfig, Part};
 
-use super::{Experiment, equilibrium_models};
+use super::{Experiment, equilibrium_models, models_that, one_of};
 
 impl Experiment {
     /// Refuses a schedule over rounds where there are none.
@@ -43,7 +42,7 @@ impl Experiment {
         self.check_watch()?;
         self.check_heads()?;
         self.check_symbols()?;
-        self.check_vocabulary()?;
+        self.data.source.validate()?;
         self.check_attack()?;
         self.engine.check_device()?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
@@ -69,8 +68,8 @@ impl Experiment {
         if self.training.projection.is_none() || self.model.has_projected_matrix() {
             return Ok(());
         }
-        let problem = format!("`training.projection` does not go with `{}`, which has no matrix to put back", self.model.name());
-        Err(Error::invalid(problem, "leave it out, or choose the model `deq-mlp`"))
+        let problem = format!("`training.projection` does not go with `{}`, which has no matrix to project", self.model.name());
+        Err(Error::invalid(problem, format!("leave it out, or choose {}", models_that(ModelConfig::has_projected_matrix))))
     }
 
     /// Heads of their own mean something only to methods that keep them with the clients.
@@ -81,16 +80,9 @@ impl Experiment {
         let method = self.method.name();
         let problem =
             format!("`training.initial_heads = own` does not go with `{method}`, where the server sends every client its head");
-        Err(Error::invalid(problem, "leave it out, or choose `method=fedeq`, `fedrep`, `fedper` or `local`"))
-    }
-
-    /// A token is a byte.
-    fn check_vocabulary(&self) -> Result<()> {
-        let Source::TokenArrays(TokenArrays { vocabulary: Some(size), .. }) = &self.data.source else { return Ok(()) };
-        if (2..=256).contains(&size.get()) {
-            return Ok(());
-        }
-        Err(Error::invalid(format!("`data.source.vocabulary` is `{size}`"), "give a whole number from 2 to 256"))
+        let keeps_heads = |name: &&str| Method::named(name).is_ok_and(|method| !method.algorithm().shares(Part::Personal));
+        let methods = one_of(Method::NAMES.into_iter().filter(keeps_heads));
+        Err(Error::invalid(problem, format!("leave it out, or choose a method whose clients keep their heads: {methods}")))
     }
 
     fn check_symbols(&self) -> Result<()> {
@@ -113,8 +105,7 @@ impl Experiment {
         }
         if attack.kind != AttackKind::LabelFlip && self.plan.secure_aggregation.is_some() {
             // A liar need not keep to the clip, and no server sees what is under a mask: a simulation that clips its lies would be too kind.
-            let problem =
-                "`attack` does not go with `plan.secure_aggregation`: what a liar puts under its masks is not simulated";
+            let problem = "`attack` does not go with `plan.secure_aggregation`: what a malicious client would put under its masks is not simulated";
             return Err(Error::invalid(problem, "leave one of the two out, or choose `attack=label-flip`"));
         }
         attack.validate(self.method.algorithm())

@@ -93,7 +93,7 @@ const MOST_BYTES: usize = 1 << 31;
 pub(super) fn repeated(dataset: Dataset, times: usize) -> Result<Dataset> {
     let most = (MOST_BYTES / bytes_of(&dataset).max(1)).max(1);
     if times > most {
-        let problem = format!("`data.copies` is `{times}`, and so many copies of `{}` have no room", dataset.name);
+        let problem = format!("`data.copies` is `{times}`: so many copies of `{}` do not fit into memory", dataset.name);
         return Err(Error::invalid(problem, format!("give at most {}", count(most))));
     }
     let samples = dataset.len();

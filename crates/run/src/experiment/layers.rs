@@ -11,7 +11,7 @@ use super::setting::Override;
 
 /// Settings of one origin.
 #[derive(Default)]
-pub(super) struct Layer {
+pub(super) struct SettingsLayer {
     settings: Vec<Setting>,
     /// Sections that are given as a whole.
     sections: Vec<Vec<String>>,
@@ -35,7 +35,7 @@ enum Relation {
     Either,
 }
 
-impl Layer {
+impl SettingsLayer {
     /// What a file says.
     pub(super) fn of_file(mut table: Table) -> Self {
         expand(&mut table);
@@ -267,13 +267,13 @@ mod tests {
 
     fn layer(settings: &[&str]) -> Result<Table> {
         let overrides: Vec<Override> = settings.iter().map(|text| text.parse().expect("a setting")).collect();
-        Layer::of(&overrides).map(|layer| layer.table())
+        SettingsLayer::of(&overrides).map(|layer| layer.table())
     }
 
     fn over(file: &str, settings: &[&str]) -> Result<Table> {
         let overrides: Vec<Override> = settings.iter().map(|text| text.parse().expect("a setting")).collect();
-        let mut earlier = Layer::of_file(file.parse().expect("TOML"));
-        Layer::of(&overrides)?.over(&mut earlier)?;
+        let mut earlier = SettingsLayer::of_file(file.parse().expect("TOML"));
+        SettingsLayer::of(&overrides)?.over(&mut earlier)?;
         Ok(earlier.table())
     }
 

@@ -63,9 +63,9 @@ use crate::preset::{Preset, PresetValues};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What filled in the rest.
+    /// The preset, which fills in what is left out.
     pub preset: Preset,
-    /// All randomness comes from here.
+    /// The seed of all randomness.
     pub seed: u64,
     /// What is learned from, and who holds it.
     pub data: DataConfig,
@@ -79,7 +79,7 @@ pub struct Experiment {
     pub plan: Plan,
     /// How it is computed.
     pub engine: EngineSettings,
-    /// Lets some clients lie, to try out what the server bears; all are honest if left out.
+    /// Simulates malicious clients, to test the robustness of the aggregation; all are honest if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attack: Option<Attack>,
 }
@@ -92,14 +92,14 @@ pub struct DataConfig {
     pub folder: PathBuf,
     /// Which data set.
     pub source: Source,
-    /// Every sample is there so many times, once if left out. For trials of many clients with little data: what one client trains
+    /// How many copies of every sample there are, one if left out. For trials of many clients with little data: what one client trains
     /// on, another may then be evaluated on, so accuracies say nothing.
     pub copies: Option<NonZeroUsize>,
-    /// Who holds what.
+    /// How samples are divided among clients.
     pub partition: Partition,
     /// What a client trains on and is evaluated by.
     pub split: Split,
-    /// At most so many samples a client, all of them if left out.
+    /// The most samples that a client uses, all of them if left out.
     pub limit: Option<Limit>,
     /// Clients kept out of training: the unseen ones.
     pub unseen: Option<HoldOut>,
@@ -116,7 +116,7 @@ pub struct DataConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineSettings {
-    /// Clients that train side by side; as many as there are cores if left out.
+    /// How many clients train in parallel; as many as there are cores if left out.
     #[schemars(range(min = 1, max = MOST_WORKERS))]
     pub workers: Option<NonZeroUsize>,
     /// What clients are computed on: `cpu`, `cuda` (the first GPU) or `cuda:1`; `fedeq devices` lists them.
@@ -228,8 +228,17 @@ impl Experiment {
 
 /// The models that solve for a fixed point, by name: `` `deq-mlp`, `deq-resnet-xs` or .. ``.
 pub fn equilibrium_models() -> String {
-    let solves = |name: &&str| name.parse().is_ok_and(|model: ModelConfig| model.is_equilibrium());
-    let names: Vec<String> = ModelConfig::NAMES.iter().copied().filter(solves).map(|name| format!("`{name}`")).collect();
+    models_that(ModelConfig::is_equilibrium)
+}
+
+/// The models of which something is true, by name.
+fn models_that(is_so: impl Fn(&ModelConfig) -> bool) -> String {
+    one_of(ModelConfig::NAMES.into_iter().filter(|name| name.parse::<ModelConfig>().is_ok_and(|model| is_so(&model))))
+}
+
+/// Names, of which one is to be chosen.
+fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
     match names.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
         _ => names.concat(),

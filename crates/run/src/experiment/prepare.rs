@@ -229,7 +229,7 @@ impl Experiment {
         self.root_seed().derive("clients", [])
     }
 
-    /// All randomness comes from here.
+    /// The seed of all randomness.
     pub(crate) fn root_seed(&self) -> Seed {
         Seed::new(self.seed)
     }

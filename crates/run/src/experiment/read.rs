@@ -10,7 +10,7 @@ use fedeq_equilibrium::WarmStart;
 use fedeq_models::ModelConfig;
 use toml::{Table, Value};
 
-use super::layers::{Layer, lay, leaves, put};
+use super::layers::{SettingsLayer, lay, leaves, put};
 use super::refusal::{Refusal, out_of_bounds, refuse, unknown_name};
 use super::registry::setting_at;
 use super::setting::Override;
@@ -34,24 +34,24 @@ impl Experiment {
 
     /// The same, where what a file would say is already there as a table.
     pub fn read_table(table: Table, overrides: &[Override]) -> Result<Self> {
-        Ok(Self::from_layers(Layer::of_file(table), &[Layer::of(overrides)?])?)
+        Ok(Self::from_layers(SettingsLayer::of_file(table), &[SettingsLayer::of(overrides)?])?)
     }
 
     /// As [`read`](Self::read), with a refusal that knows which key it is about.
     pub(crate) fn attempt(file: Option<&Path>, overrides: &[Override]) -> std::result::Result<Self, Refusal> {
-        let file = file.map(table_of).transpose()?.map(Layer::of_file).unwrap_or_default();
-        Self::from_layers(file, &[Layer::of(overrides)?])
+        let file = file.map(table_of).transpose()?.map(SettingsLayer::of_file).unwrap_or_default();
+        Self::from_layers(file, &[SettingsLayer::of(overrides)?])
     }
 
     /// What several origins say one after the other, each going over those before it, over what the preset says.
     pub fn layered<'a>(origins: impl IntoIterator<Item = &'a [Override]>) -> Result<Self> {
-        let layers = origins.into_iter().map(Layer::of).collect::<Result<Vec<_>>>()?;
-        Self::from_layers(Layer::default(), &layers).map_err(Error::from)
+        let layers = origins.into_iter().map(SettingsLayer::of).collect::<Result<Vec<_>>>()?;
+        Self::from_layers(SettingsLayer::default(), &layers).map_err(Error::from)
     }
 
-    fn from_layers(mut all: Layer, layers: &[Layer]) -> std::result::Result<Self, Refusal> {
+    fn from_layers(mut all: SettingsLayer, layers: &[SettingsLayer]) -> std::result::Result<Self, Refusal> {
         // A file that a run wrote names the usual folder, needed or not.
-        let is_told = |layer: &Layer| layer.get(&FOLDER).is_some();
+        let is_told = |layer: &SettingsLayer| layer.get(&FOLDER).is_some();
         let is_folder_given =
             layers.iter().any(is_told) || all.get(&FOLDER).is_some_and(|folder| folder.as_str() != Some(USUAL_FOLDER));
         let in_file = all.paths();

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use csv::StringRecord;
 use fedeq_core::{Error, Result};
-use fedeq_data::source::Source;
 use fedeq_data::source::image_folder::ImageFolder;
 use fedeq_data::source::vocabulary::{BEGIN, PAD, symbol};
 use fedeq_data::{Images, Samples, Scaling, Sequences, Vectors};
@@ -37,7 +36,7 @@ fn reader_for(like: &Images) -> Result<ImageFolder> {
     let unfitting = || {
         Error::invalid(
             format!("this model's pictures have {}", number::counted(channels, "channel")),
-            "ask about samples of its own data",
+            "predict samples of its own data",
         )
     };
     ImageFolder::for_shape(like.shape).ok_or_else(unfitting)
@@ -144,12 +143,10 @@ pub(super) enum ColumnsWanted {
 impl ColumnsWanted {
     /// What a model takes that learned from this data: the features of its table, by name, or `width` numbers.
     pub(super) fn by(data: &DataConfig, width: usize) -> Result<Self> {
-        let Source::Csv(table) = &data.source else { return Ok(Self::Counted(width)) };
-        let is_feature = |name: &&str| *name != table.label && *name != table.client.as_deref().unwrap_or("client");
-        let file = table_file(&data.folder)?;
-        let features: Vec<String> = header_of(&file)?.iter().filter(is_feature).map(str::to_owned).collect();
+        let features = data.source.feature_columns(&data.folder)?;
         // A file that has changed since it was learned from is no guide.
-        Ok(if features.len() == width { Self::Named(features) } else { Self::Counted(width) })
+        let features = features.filter(|features| features.len() == width);
+        Ok(features.map_or(Self::Counted(width), Self::Named))
     }
 
     /// How many.
@@ -174,7 +171,7 @@ fn all_but_names(width: usize, header: &StringRecord, file: &Path) -> Result<Vec
     if columns.len() == width {
         return Ok(columns);
     }
-    let problem = format!("`{}` has `{}` columns of numbers, and the model wants {width}", file.display(), columns.len());
+    let problem = format!("`{}` has `{}` columns of numbers, and the model takes {width}", file.display(), columns.len());
     Err(Error::invalid(problem, "write a header line, then one column a number"))
 }
 
@@ -183,23 +180,6 @@ fn position(name: &str, header: &StringRecord, file: &Path) -> Result<usize> {
         let problem = format!("`{}` has no column `{name}`, and the model learned from one", file.display());
         Error::invalid(problem, "name the columns in the header line as in the data of the run; their order is free")
     })
-}
-
-/// A CSV file, or the only one of a folder.
-fn table_file(path: &Path) -> Result<PathBuf> {
-    if !path.is_dir() {
-        return Ok(path.to_owned());
-    }
-    let entries = fs::read_dir(path).map_err(Error::io(path, "list it"))?;
-    let mut files = entries.flatten().map(|entry| entry.path());
-    Ok(files.find(|file| file.extension().is_some_and(|end| end == "csv")).unwrap_or_else(|| path.to_owned()))
-}
-
-/// The header line of a table.
-fn header_of(file: &Path) -> Result<StringRecord> {
-    let refused = |error: csv::Error| unreadable(file, &error);
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(file).map_err(refused)?;
-    reader.headers().cloned().map_err(refused)
 }
 
 #[cfg(test)]

@@ -169,7 +169,7 @@ impl PredictionInputs {
                 let problem = "the model has learned from tokens, and files of text do not say which";
                 return Err(Error::invalid(
                     problem,
-                    "ask from Python, with `run.client(name).predict(x)`, or about samples of its own data",
+                    "predict from Python, with `run.client(name).predict(x)`, or predict samples of its own data",
                 ));
             }
             Samples::Sequences(sequences) => input::texts(sequences, files)?,

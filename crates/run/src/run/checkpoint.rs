@@ -41,7 +41,7 @@ pub struct Manifest {
 pub enum Stage {
     /// Rounds of training.
     Training,
-    /// Those who were not there during training have been met as well.
+    /// Unseen clients have made the shared part their own as well.
     Finished,
 }
 
@@ -347,13 +347,13 @@ pub(super) struct Checkpointer<'a> {
     interval: Duration,
     keeps_nothing: bool,
     /// What was complete last.
-    settled: Settled,
+    settled: ServerSnapshot,
     /// The round of the last checkpoint, and when it was written.
     kept: (u64, Instant),
 }
 
 /// A moment between rounds, beside what the clients' store knows of it.
-struct Settled {
+struct ServerSnapshot {
     server: ServerState,
     traffic: Traffic,
     lengths: Lengths,
@@ -368,7 +368,8 @@ impl<'a> Checkpointer<'a> {
 
     /// The same, keeping every round.
     pub(super) fn every_round(folder: &'a RunFolder, seal: &'a Seal, position: &Position) -> Self {
-        let settled = Settled { server: position.server.clone(), traffic: position.traffic, lengths: Journals(folder).lengths() };
+        let settled =
+            ServerSnapshot { server: position.server.clone(), traffic: position.traffic, lengths: Journals(folder).lengths() };
         let kept = (position.server.round, Instant::now());
         Self { folder, seal, every: 1, interval: Duration::MAX, keeps_nothing: false, settled, kept }
     }
@@ -421,7 +422,7 @@ impl<T: Transport + StateKeeper> Observer<T> for Checkpointer<'_> {
         if let Event::Settled { server, last } = event {
             transport.settle()?;
             let (traffic, lengths) = (transport.traffic(), Journals(self.folder).lengths());
-            self.settled = Settled { server: (*server).clone(), traffic, lengths };
+            self.settled = ServerSnapshot { server: (*server).clone(), traffic, lengths };
             if *last || self.is_due(server.round) {
                 self.keep(server, Stage::Training, traffic, transport)?;
             }

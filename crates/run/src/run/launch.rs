@@ -248,7 +248,7 @@ impl Run {
             .prepared
             .liars
             .as_ref()
-            .map(|liars| format!(" of which {} lie ({})", liars.numbers().count(), liars.attack().kind.name()));
+            .map(|liars| format!(" of which {} are malicious ({})", liars.numbers().count(), liars.attack().kind.name()));
         let lying = lying.unwrap_or_default();
         let place = self.prepared.computed_by().map_or(place, |by| format!(", computed by {by}"));
         let pace = if plan.asynchronous.is_some() { ", asynchronous" } else { "" };
@@ -336,7 +336,7 @@ impl Run {
         Server { algorithm: method.algorithm(), plan, clients, transport, seed }
     }
 
-    /// Lets those who were not there during training make the shared part their own, and evaluates them.
+    /// Lets unseen clients make the shared part their own, and evaluates them.
     fn meet_unseen(&self, server: &ServerState, transport: &mut InProcess<'_>) -> Result<Option<Unseen>> {
         let unseen = self.prepared.unseen();
         let mut federation = self.server(transport);

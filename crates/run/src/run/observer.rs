@@ -76,7 +76,7 @@ impl Warnings {
         let slow = unconverged - not_finite.min(unconverged);
         if slow as f64 > MANY * samples as f64 && !std::mem::replace(&mut self.unconverged, true) {
             let hint = "allow more with `model.equilibrium.stop.max_steps`, or choose another `model.equilibrium.solver`";
-            return Some(format!("{} did not reach their tolerance in time; {hint}", of(slow)));
+            return Some(format!("{} did not converge to the tolerance; {hint}", of(slow)));
         }
         None
     }
@@ -87,7 +87,7 @@ fn about_the_end(end: &StoodStill) -> String {
     let StoodStill { last_round, planned, best, evaluations } = end;
     let since = counted(*evaluations as usize, "evaluation");
     format!(
-        "the validation accuracy stands still at {} since {since}: round {last_round} of {planned} is the last",
+        "early stopping: no better validation accuracy than {} since {since}; round {last_round} of {planned} is the last",
         percent(*best)
     )
 }

@@ -39,7 +39,7 @@ impl RunStart {
             lines.push(format!("warm starts: each client at work remembers up to {} of fixed points", bytes(warm)));
         }
         if let Some(privacy) = privacy {
-            lines.push(format!("private: {privacy}, after {}", counted(*rounds as usize, "round")));
+            lines.push(format!("differential privacy: {privacy}, after {}", counted(*rounds as usize, "round")));
         }
         lines
     }

@@ -275,7 +275,7 @@ fn device_use(used: &DeviceUse) -> String {
 fn who(summary: &RunSummary) -> String {
     let all = summary.quality().clients.len();
     match &summary.attack {
-        Some(attack) => format!("{} that do not lie", counted(all - attack.liars.len(), "client")),
+        Some(attack) => counted(all - attack.liars.len(), "honest client"),
         None => counted(all, "client"),
     }
 }

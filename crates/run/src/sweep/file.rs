@@ -32,7 +32,7 @@ pub struct GridFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct GridFileContent {
     seeds: Option<WrittenSeeds>,
     #[serde(default)]
     grid: Table,
@@ -52,7 +52,7 @@ impl GridFile {
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(Error::io(path, "read it"))?;
         let refused = |problem: String| Error::invalid(format!("`{}`: {problem}", path.display()), FORM);
-        let written: Written = toml::from_str(&text).map_err(|error| refused(error.message().to_owned()))?;
+        let written: GridFileContent = toml::from_str(&text).map_err(|error| refused(error.message().to_owned()))?;
         let seeds = match written.seeds {
             None => None,
             Some(WrittenSeeds::List(seeds)) => Some(seeds),

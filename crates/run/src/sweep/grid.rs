@@ -267,7 +267,7 @@ fn note(axes: &[SweepAxis], values: &[Option<&Override>]) -> Option<String> {
     let missing: Vec<String> =
         axes.iter().zip(values).filter(|(_, value)| value.is_none()).map(|(axis, _)| format!("`{}`", axis.key)).collect();
     (!missing.is_empty())
-        .then(|| format!("{} means nothing with {}: carried out once, without it", missing.join(" and "), kept.join(" and ")))
+        .then(|| format!("{} does not apply to {}: carried out once, without it", missing.join(" and "), kept.join(" and ")))
 }
 
 impl SweepCell {

@@ -5,7 +5,7 @@
 //!
 //! # Layout
 //! - this file: rounds put together, and what they come to
-//! - `poisson`: one round where every client takes part by the toss of its own coin
+//! - `poisson`: one round of Poisson sampling: every client takes part independently
 //! - `fixed_size`: one round of so many clients out of all
 //! - `logarithm`: sums of numbers too large and too small for a float
 mod fixed_size;

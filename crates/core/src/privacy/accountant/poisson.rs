@@ -1,4 +1,4 @@
-//! Every client takes part by the toss of its own coin: Mironov, Talwar, Zhang, "Rényi differential privacy of the sampled Gaussian mechanism", 2019.
+//! Poisson sampling, every client takes part independently: Mironov, Talwar, Zhang, "Rényi differential privacy of the sampled Gaussian mechanism", 2019.
 use super::logarithm::{log_binomial, log_expectation, log_sum};
 
 /// Less noise than this protects nothing, sampled or not: what sampling gains is then left out.

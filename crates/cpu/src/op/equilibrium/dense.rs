@@ -9,7 +9,7 @@ use crate::parameters::{Gradients, ParameterTarget};
 use crate::plan::Planner;
 
 #[derive(Debug)]
-pub(super) struct Dense {
+pub(super) struct DenseCell {
     width: usize,
     weight: ParameterId,
     activation: Activation,
@@ -20,7 +20,7 @@ pub(super) struct Dense {
     gradient: Vec<f32>,
 }
 
-impl Dense {
+impl DenseCell {
     pub(super) fn new(
         plan: &mut Planner<'_>,
         weight: ParameterId,
@@ -50,7 +50,7 @@ impl Dense {
     }
 }
 
-impl CellOp for Dense {
+impl CellOp for DenseCell {
     fn prepare(&mut self, _: &CellContext<'_>) {}
 
     fn start(&self, u: &[f32], z: &mut [f32]) {

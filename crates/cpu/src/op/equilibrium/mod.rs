@@ -214,7 +214,9 @@ impl Back {
 
 fn build(plan: &mut Planner<'_>, cell: &graph::Cell, y: ValueId, differentiated: bool) -> Box<dyn CellOp> {
     match cell {
-        graph::Cell::Dense { weight, activation } => Box::new(dense::Dense::new(plan, *weight, *activation, y, differentiated)),
+        graph::Cell::Dense { weight, activation } => {
+            Box::new(dense::DenseCell::new(plan, *weight, *activation, y, differentiated))
+        }
         graph::Cell::Residual { .. } => Box::new(residual::Residual::new(plan, cell, y, differentiated)),
         graph::Cell::Transformer { layers, norm } => {
             Box::new(transformer::Sequences::new(plan, layers, *norm, y, differentiated))

@@ -22,14 +22,14 @@ pub(super) struct Sequences {
     sums: Option<StackGradients>,
     scratch: StackScratch,
     /// What is left of the samples in a solve, if some are gone.
-    kept: Kept,
+    kept: ActiveSamples,
     shrunk: bool,
     spare: Vec<f32>,
 }
 
 /// The masks of the samples that are left, and who they are.
 #[derive(Debug, Default)]
-struct Kept {
+struct ActiveSamples {
     samples: Vec<usize>,
     blocked: Blocked,
     multipliers: Vec<f32>,
@@ -57,7 +57,7 @@ impl Sequences {
             saved: Vec::new(),
             sums: None,
             scratch: StackScratch::default(),
-            kept: Kept::default(),
+            kept: ActiveSamples::default(),
             shrunk: false,
             spare: Vec::new(),
         }
@@ -98,7 +98,7 @@ impl CellOp for Sequences {
 
     fn step(&mut self, context: &CellContext<'_>, z: &[f32], u: &[f32], out: &mut [f32]) {
         let all = Self::masks(&self.multipliers, context);
-        let Kept { blocked, multipliers, .. } = &self.kept;
+        let ActiveSamples { blocked, multipliers, .. } = &self.kept;
         let masks = if self.shrunk { StackMasks { blocked, dropout: all.dropout.map(|_| &multipliers[..]) } } else { all };
         self.stack.as_ref().expect(PREPARED).step(z, u, masks, out, &mut self.scratch);
     }

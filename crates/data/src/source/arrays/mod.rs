@@ -105,6 +105,14 @@ impl DataSet for ImageArrays {
         load(path, &Expected { kind, classes: classes.as_ref(), vocabulary: None, sha256: sha256.as_deref() })
     }
 
+    fn description(&self) -> String {
+        "pictures with their classes, as arrays in a `.safetensors` file".into()
+    }
+
+    fn classes(&self) -> Option<&ClassNames> {
+        self.classes.as_ref()
+    }
+
     fn alike(&self, example: &Dataset) -> Self {
         Self { classes: ClassNames::of(example), sha256: None }
     }
@@ -123,6 +131,14 @@ impl DataSet for VectorArrays {
         let Self { classes, sha256, .. } = self;
         let kind = Self::ENTRY.kind;
         load(path, &Expected { kind, classes: classes.as_ref(), vocabulary: None, sha256: sha256.as_deref() })
+    }
+
+    fn description(&self) -> String {
+        "rows of numbers with their classes, as arrays in a `.safetensors` file".into()
+    }
+
+    fn classes(&self) -> Option<&ClassNames> {
+        self.classes.as_ref()
     }
 
     fn alike(&self, example: &Dataset) -> Self {
@@ -150,6 +166,21 @@ impl DataSet for TokenArrays {
     fn load(&self, path: &Path) -> Result<Dataset> {
         let Self { vocabulary, sha256 } = self;
         load(path, &Expected { kind: Self::ENTRY.kind, classes: None, vocabulary: *vocabulary, sha256: sha256.as_deref() })
+    }
+
+    fn description(&self) -> String {
+        "sequences of tokens, of which the next is predicted, as arrays in a `.safetensors` file".into()
+    }
+
+    /// A token is a byte.
+    fn validate(&self) -> Result<()> {
+        match self.vocabulary {
+            Some(size) if !(2..=256).contains(&size.get()) => {
+                let problem = format!("`data.source.vocabulary` is `{size}`");
+                Err(Error::unmeetable(problem, "give a whole number from 2 to 256"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn alike(&self, example: &Dataset) -> Self {

@@ -87,18 +87,18 @@ fn header_of(dataset: &Dataset, tensors: &[Tensor<'_>]) -> std::io::Result<Vec<u
 struct Tensor<'a> {
     name: String,
     shape: Vec<usize>,
-    values: Written<'a>,
+    values: ArrayValues<'a>,
 }
 
 /// Values as they are written.
-enum Written<'a> {
+enum ArrayValues<'a> {
     Bytes(&'a [u8]),
     Floats(&'a [f32]),
     Classes(&'a [u16]),
     Owners(&'a [u32]),
 }
 
-impl Written<'_> {
+impl ArrayValues<'_> {
     fn dtype(&self) -> Dtype {
         match self {
             Self::Bytes(_) => Dtype::U8,
@@ -140,19 +140,21 @@ fn tensors_of<'a>(dataset: &'a Dataset, part: &str, samples: &Range<usize>) -> V
         Tensor { name: format!("{part}/{array}"), shape, values }
     };
     let x = match &dataset.samples {
-        Samples::Images(images) => tensor("x", &images.shape, Written::Bytes(&images.pixels[of(images.shape.iter().product())])),
-        Samples::Vectors(vectors) => tensor("x", &[vectors.width], Written::Floats(&vectors.values[of(vectors.width)])),
+        Samples::Images(images) => {
+            tensor("x", &images.shape, ArrayValues::Bytes(&images.pixels[of(images.shape.iter().product())]))
+        }
+        Samples::Vectors(vectors) => tensor("x", &[vectors.width], ArrayValues::Floats(&vectors.values[of(vectors.width)])),
         Samples::Sequences(sequences) => {
-            tensor("x", &[sequences.length], Written::Bytes(&sequences.symbols[of(sequences.length)]))
+            tensor("x", &[sequences.length], ArrayValues::Bytes(&sequences.symbols[of(sequences.length)]))
         }
     };
     let y = match &dataset.labels {
-        Labels::Classes { values, .. } => tensor("y", &[], Written::Classes(&values[of(1)])),
+        Labels::Classes { values, .. } => tensor("y", &[], ArrayValues::Classes(&values[of(1)])),
         Labels::NextSymbols(next) => {
             let length = next.len() / dataset.len();
-            tensor("y", &[length], Written::Bytes(&next[of(length)]))
+            tensor("y", &[length], ArrayValues::Bytes(&next[of(length)]))
         }
     };
-    let client = dataset.owners.as_ref().map(|owners| tensor("client", &[], Written::Owners(&owners.of[of(1)])));
+    let client = dataset.owners.as_ref().map(|owners| tensor("client", &[], ArrayValues::Owners(&owners.of[of(1)])));
     [x, y].into_iter().chain(client).collect()
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// first `classes` features tells the kind, and every sample is right by at least `margin`. A linear classifier therefore
 /// reaches accuracy 1, and its loss 0 in the limit.
 ///
-/// With `personal`, every client has its own names for the kinds. The features are then still shared, but no single classifier
+/// With `personal`, every client has its own labels for the classes. The features are then still shared, but no single classifier
 /// does better than chance on average: only a personal head on a shared representation solves it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -31,7 +31,7 @@ pub struct Classification {
     /// The gap between classes.
     #[schemars(range(min = 0.0))]
     pub margin: f32,
-    /// Whether every client has its own names for the kinds.
+    /// Whether every client has its own labels for the classes.
     pub personal: bool,
 }
 

@@ -24,7 +24,7 @@ const MOST_VALUES: usize = 1 << 28;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Synthetic {
-    /// Other seeds give other data.
+    /// The seed of the generated data.
     pub seed: u64,
     /// What is generated.
     pub problem: Problem,

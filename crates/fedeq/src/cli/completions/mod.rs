@@ -32,7 +32,7 @@ The script asks `fedeq` itself, so that settings, their values, presets, data se
 /// What may be asked for.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(super) struct CompletionsCommand {
     /// For which shell.
     shell: Shell,
 }
@@ -50,7 +50,7 @@ pub(super) fn answer(arguments: &[OsString]) -> bool {
 }
 
 /// Writes the script to stdout.
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &CompletionsCommand) -> Outcome<()> {
     let shells = SHELLS;
     let Some(shell) = shells.completer(&arguments.shell.to_string()) else {
         return Err(Failure::request(format!("there is no script for `{}`", arguments.shell), "choose another shell"));

@@ -19,7 +19,7 @@ Examples:
   fedeq data get cifar10
   fedeq data get cifar10 --from ~/Downloads/cifar-10-binary.tar.gz
   fedeq data get femnist --from leaf/data/femnist/data/all_data")]
-pub(in crate::cli) struct Arguments {
+pub(in crate::cli) struct DataGetCommand {
     /// A name from `fedeq data list`
     #[arg(add = crate::cli::completions::offers())]
     name: String,
@@ -30,7 +30,7 @@ pub(in crate::cli) struct Arguments {
     folder: DataFolder,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &DataGetCommand) -> Outcome<()> {
     let (name, data) = (&arguments.name, &arguments.folder.path());
     let source = known(name).ok_or_else(|| unknown(name))?;
     let offer = offer_for(&source)?;

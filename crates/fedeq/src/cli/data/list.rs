@@ -13,13 +13,13 @@ use crate::cli::output::{print, print_json};
 use crate::cli::table::facts;
 use fedeq_run::number::bytes;
 
-/// What is known of each data set, and whether it is in the data folder.
+/// Lists the data sets, and which of them are in the data folder.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   fedeq data list
   fedeq data list --data /mnt/data --json")]
-pub(in crate::cli) struct Arguments {
+pub(in crate::cli) struct DataListCommand {
     #[command(flatten)]
     folder: DataFolder,
     /// Write JSON
@@ -44,7 +44,7 @@ struct ListedSet {
     citation: &'static str,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &DataListCommand) -> Outcome<()> {
     let entries: Vec<ListedSet> = Source::all().iter().map(|source| ListedSet::of(source, &arguments.folder.path())).collect();
     if arguments.json {
         return print_json(&entries);

@@ -22,14 +22,14 @@ Examples:
 /// What can be done with data.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Command {
-    /// What data sets there are, and which of them are in the data folder.
-    List(list::Arguments),
+    /// List the data sets, and which of them are in the data folder.
+    List(list::DataListCommand),
     /// Fetch a data set from its publisher, or bring a copy you already have.
-    Get(get::Arguments),
+    Get(get::DataGetCommand),
     /// Count what a data set holds, and draw what it looks like.
-    Inspect(inspect::Arguments),
+    Inspect(inspect::DataInspectCommand),
     /// Divide a data set among clients, and draw who holds which labels.
-    Partition(partition::Arguments),
+    Partition(partition::DataPartitionCommand),
 }
 
 pub(super) fn run(command: &Command) -> Outcome<()> {

@@ -18,7 +18,7 @@ Examples:
 
 Shows what an experiment would do with your data and what would leave the device, and the fingerprint that `fedeq node --accept` takes. \
 Two experiments have the same fingerprint only if a node would do the same in both.")]
-pub(super) struct Arguments {
+pub(super) struct NodeInspectCommand {
     /// The `agreement.toml` that `fedeq init-federation` wrote, or the app's folder
     #[arg(value_name = "PATH", required_unless_present = "state", conflicts_with = "state")]
     path: Option<PathBuf>,
@@ -30,7 +30,7 @@ pub(super) struct Arguments {
     fingerprint: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &NodeInspectCommand) -> Outcome<()> {
     let agreements = match (&arguments.path, &arguments.state) {
         (Some(path), _) => vec![Agreement::read(path).map_err(Failure::refused)?],
         (None, state) => refused_by(state.as_deref().unwrap_or(Path::new("")))?,

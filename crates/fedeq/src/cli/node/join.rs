@@ -65,13 +65,13 @@ fn accepted(text: &str) -> Result<Accepted, String> {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Limits")]
 pub(super) struct Limits {
-    /// Train only with at least so many samples
+    /// Train only with at least this many samples
     #[arg(long, value_name = "N", default_value_t = Terms::default().least_samples)]
     min_samples: usize,
-    /// Train only with at least so many samples in every gradient step
+    /// Train only with at least this many samples in every gradient step
     #[arg(long, value_name = "N", default_value_t = Terms::default().least_batch)]
     min_batch: usize,
-    /// Train for at most so many epochs a round
+    /// Train for at most this many epochs a round
     #[arg(long, value_name = "N", default_value_t = Terms::default().most_epochs)]
     max_epochs: usize,
     /// Give up a request that takes longer, and drop it
@@ -83,10 +83,10 @@ pub(super) struct Limits {
     /// The largest size of the node's folder, in MB
     #[arg(long, value_name = "MB", default_value_t = (NodeLimits::default().disk >> 20) as u32, value_parser = clap::value_parser!(u32).range(1..))]
     max_disk: u32,
-    /// Take part in at most so many federations of the experiment
+    /// Take part in at most this many federations of the experiment
     #[arg(long, value_name = "N", default_value_t = NodeLimits::default().federations)]
     max_federations: usize,
-    /// Drop a request after the process has ended so often while it worked on it, without a word: killed, out of memory, by a power cut
+    /// Drop a request after the process has ended without an error message (killed, out of memory, power cut) this many times while it worked on it
     #[arg(long, value_name = "N", default_value_t = NodeLimits::default().deaths, value_parser = clap::value_parser!(u32).range(1..))]
     max_deaths: u32,
     /// The largest size of a message, as sent and unpacked, in MB
@@ -155,7 +155,7 @@ impl Join {
     fn nothing_accepted(&self) -> Failure {
         let asked = NodeStore::proposals(&self.state);
         let hint = match &asked[..] {
-            [] => "ask who runs the federation for its `agreement.toml`, read what `fedeq node inspect agreement.toml` shows, and give its fingerprint; \
+            [] => "ask the operator of the federation for its `agreement.toml`, read what `fedeq node inspect agreement.toml` shows, and give its fingerprint; \
                    or start with `--accept none` to see what the server asks for"
                 .into(),
             [latest, ..] => format!(

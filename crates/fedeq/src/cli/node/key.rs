@@ -19,7 +19,7 @@ Examples:
 
 The first key is the one by which the SuperLink knows the node. With `--signing` it is the one by which the other clients of a secure aggregation know it: collect the lines of all \
 clients in a file, from their owners and not from the server, for `fedeq init-federation --signing-keys` and `fedeq node --signing-keys`.")]
-pub(super) struct Arguments {
+pub(super) struct NodeKeyCommand {
     /// The folder of the node; it is created, with a new key, if it does not exist
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     client: Option<usize>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &NodeKeyCommand) -> Outcome<()> {
     if arguments.signing {
         let key = NodeStore::signing_key_in(&arguments.state).map_err(refused)?.public_key();
         return print(&arguments.client.map_or_else(|| key_to_hex(&key) + "\n", |client| SigningKeys::line(client, &key)));

@@ -31,10 +31,10 @@ Examples:
 
 The node carries out one experiment, the one whose fingerprint is accepted, and refuses everything else. It keeps its key, its model and its dual in the
 state folder and continues from there after a restart or a power cut. Ctrl-C stops it at once.
-A server that wants to can still compute something about samples from the parameters that the node sends: see docs/security.md. It is told only that a
+A server can still compute something about samples from the parameters that the node sends: see docs/security.md. It is told only that a
 request was refused; the reason is logged here."
 )]
-pub(super) struct Arguments {
+pub(super) struct NodeCommand {
     #[command(flatten)]
     join: Option<join::Join>,
     #[command(flatten)]
@@ -49,15 +49,15 @@ pub(super) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show what an experiment would do with your data, before you accept it.
-    Inspect(inspect::Arguments),
+    Inspect(inspect::NodeInspectCommand),
     /// Predict with the node's current model; no connection is needed.
-    Predict(predict::Arguments),
+    Predict(predict::NodePredictCommand),
     /// Print a public key of the node: for `flwr supernode register`, or for other clients.
-    Key(key::Arguments),
+    Key(key::NodeKeyCommand),
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let Arguments { join, limits, data, command } = arguments;
+pub(super) fn run(arguments: &NodeCommand) -> Outcome<()> {
+    let NodeCommand { join, limits, data, command } = arguments;
     match (command, join) {
         (Some(Command::Inspect(arguments)), _) => inspect::run(arguments),
         (Some(Command::Predict(arguments)), _) => predict::run(arguments, data),

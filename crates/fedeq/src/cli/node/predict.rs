@@ -17,7 +17,7 @@ Examples:
   fedeq node predict --state node-7 --samples 0..10 --csv
 
 Works offline, and also while the node is running. {INPUTS}"))]
-pub(super) struct Arguments {
+pub(super) struct NodePredictCommand {
     /// The folder of the node
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
@@ -28,8 +28,8 @@ pub(super) struct Arguments {
     asked: PredictArgs,
 }
 
-pub(super) fn run(arguments: &Arguments, data: &Path) -> Outcome<()> {
-    let Arguments { state, federation, asked } = arguments;
+pub(super) fn run(arguments: &NodePredictCommand, data: &Path) -> Outcome<()> {
+    let NodePredictCommand { state, federation, asked } = arguments;
     let name = choose(state, federation.as_deref())?;
     let trained = TrainedModel::read(state, &name).map_err(refused)?.ok_or_else(|| no_model(state))?;
     let (prepared, model) = load_model(&trained, data).map_err(Failure::refused)?;

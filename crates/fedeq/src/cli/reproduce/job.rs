@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use fedeq_core::Error;
 
-use super::Arguments;
+use super::ReproduceCommand;
 use super::reproduction::Reproduction;
 use crate::cli::cells::{Attempt, Cells, End, Next, conclude, finished, require_devices};
 use crate::cli::failure::{Failure, Outcome};
@@ -24,7 +24,7 @@ use serde::Serialize;
 
 /// The experiments that are asked for, as one queue.
 pub(super) struct Job<'a> {
-    pub(super) arguments: &'a Arguments,
+    pub(super) arguments: &'a ReproduceCommand,
     pub(super) overrides: Vec<Override>,
     pub(super) experiments: Vec<Reproduction>,
     /// When all must have ended.
@@ -45,7 +45,7 @@ pub(super) struct QueuedRun<'a> {
 
 /// What a program is told of an experiment.
 #[derive(Serialize)]
-struct Told<'a> {
+struct ExperimentOutput<'a> {
     /// Where its results are.
     folder: &'a Path,
     #[serde(flatten)]
@@ -268,7 +268,8 @@ impl Job<'_> {
     fn show(&self, results: &[Results]) -> Outcome<()> {
         if self.arguments.run_args.json {
             let each = self.experiments.iter().zip(results);
-            let told: Vec<Told<'_>> = each.map(|(Reproduction { out, .. }, results)| Told { folder: out, results }).collect();
+            let told: Vec<ExperimentOutput<'_>> =
+                each.map(|(Reproduction { out, .. }, results)| ExperimentOutput { folder: out, results }).collect();
             return match &told[..] {
                 [one] => print_json(one),
                 several => print_json(&several),

@@ -31,7 +31,7 @@ use fedeq_run::portable::PortableFolder;
 use job::Job;
 use reproduction::Reproduction;
 
-/// Reproduces tables and figures of the paper, or of our own.
+/// Reproduces tables and figures of the paper, or experiments beyond it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -49,23 +49,23 @@ Several experiments are one queue: all cells of all of them with the first seed,
 A cell that the device cannot compute is named and left out. \
 With `--state` the runs lie in one folder or archive that can be copied to another machine and continued there. \
 Results, tables, figures and a README are written to `experiments/NAME`, whatever part of the cells was run.")]
-pub(super) struct Arguments {
-    /// Which, such as `table-1` or `fig-rho`; several are one queue, in this order
+pub(super) struct ReproduceCommand {
+    /// Which experiments, such as `table-1` or `fig-rho`; several are carried out as one queue, in this order
     #[arg(value_name = "NAME", required_unless_present = "list", add = super::completions::experiments())]
     names: Vec<String>,
     /// Name all experiments
     #[arg(long)]
     list: bool,
-    /// `full` is the paper's effort, `small` tells the same story on two cores in minutes
+    /// `full` is the paper's size, `small` a reduced version (fewer clients and rounds) that takes minutes on two cores
     #[arg(long, value_enum, default_value_t = ScaleArgument::Small)]
     scale: ScaleArgument,
     /// Seeds of every cell: 0 and so on [default: what the experiment says]
     #[arg(long, value_name = "N")]
     seeds: Option<NonZeroU64>,
-    /// Only cells whose name fits, or whose name after that of the experiment, as in `table-1/fedeq-*`; `*` and `?` stand for any letters. May be given several times
+    /// Only cells whose name matches, alone or after the name of the experiment as in `table-1/fedeq-*`; `*` and `?` are wildcards. May be repeated
     #[arg(long, visible_alias = "cells", value_name = "CELL")]
     only: Vec<String>,
-    /// Run nothing; say what would run, about how long it takes on this machine and how much disk
+    /// Run nothing; show what would run, about how long it takes on this machine and how much disk space
     #[arg(long)]
     dry_run: bool,
     /// Before a dry run's forecast, carry out two rounds of each network and method on the device and record how fast they were, in `--state` if it is given
@@ -74,7 +74,7 @@ pub(super) struct Arguments {
     /// Run nothing; write tables, figures and README from the results that there are, those of `--state` among them. Needs neither data nor GPU
     #[arg(long, conflicts_with_all = ["dry_run", "again", "time_budget"])]
     publish: bool,
-    /// Run cells also where the results have them already
+    /// Run cells again that the results already have
     #[arg(long)]
     again: bool,
     /// Remove the models of finished cells and keep what was measured; with `--state` that is done unless `--keep-models` is given
@@ -89,7 +89,7 @@ pub(super) struct Arguments {
     /// Keep no checkpoint larger than this (`16MB`, `2GB`) in the state: a cell that has a larger one and would not end in time is not begun
     #[arg(long, value_name = "SIZE", requires = "state", requires = "time_budget")]
     largest_checkpoint: Option<String>,
-    /// A setting that goes over the experiment's; the results then are no longer those of the experiment, so say where to put them
+    /// Override a setting of the experiment; the results are then no longer those of the experiment, so say where to put them
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "out")]
     set: Vec<String>,
     /// The folder of the results, in which several experiments have a folder each [default: experiments/NAME, or experiments/NAME-cuda on a GPU]
@@ -129,7 +129,7 @@ impl From<ScaleArgument> for ScaleName {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &ReproduceCommand) -> Outcome<()> {
     if arguments.list {
         return list();
     }
@@ -152,7 +152,7 @@ fn list() -> Outcome<()> {
     print(&table.text())
 }
 
-impl Arguments {
+impl ReproduceCommand {
     fn job(&self, limit: TimeLimit) -> fedeq_core::Result<Job<'_>> {
         self.check_amounts()?;
         let largest_checkpoint = self.largest_checkpoint.as_deref().map(size).transpose()?;
@@ -166,7 +166,7 @@ impl Arguments {
     }
 
     /// The experiments with the cells that are wanted of them; those of which none is are left out.
-    fn wanted(&self, overrides: &[Override]) -> fedeq_core::Result<Vec<Wanted>> {
+    fn wanted(&self, overrides: &[Override]) -> fedeq_core::Result<Vec<CellSelection>> {
         let mut found = Vec::new();
         for (place, name) in self.names.iter().enumerate() {
             if self.names[..place].contains(name) {
@@ -174,7 +174,7 @@ impl Arguments {
             }
             let spec = find(name)?;
             let all = cells(&spec, self.scale.into(), overrides)?;
-            found.push(Wanted::new(spec, all, &self.only));
+            found.push(CellSelection::new(spec, all, &self.only));
         }
         let unused = |only: &&String| !found.iter().any(|wanted| wanted.all.iter().any(|cell| wanted.is_named(cell, only)));
         if let Some(only) = self.only.iter().find(unused) {
@@ -186,8 +186,8 @@ impl Arguments {
         Ok(found)
     }
 
-    fn reproduction(&self, wanted: Wanted, state: Option<&PortableFolder>) -> Reproduction {
-        let Wanted { spec, all, mut cells } = wanted;
+    fn reproduction(&self, wanted: CellSelection, state: Option<&PortableFolder>) -> Reproduction {
+        let CellSelection { spec, all, mut cells } = wanted;
         cells.iter_mut().for_each(|cell| self.run_args.set_workers(&mut cell.experiment));
         let scale = ScaleName::from(self.scale);
         let below = Path::new(&spec.name).join(scale.to_string());
@@ -246,7 +246,7 @@ impl Arguments {
     }
 
     /// Says where the cells that need data find it; a place that none of them needs is refused.
-    fn place(&self, wanted: &mut [Wanted], overrides: &[Override]) -> fedeq_core::Result<()> {
+    fn place(&self, wanted: &mut [CellSelection], overrides: &[Override]) -> fedeq_core::Result<()> {
         let cells = wanted.iter_mut().flat_map(|wanted| &mut wanted.cells);
         let mut needy: Vec<&mut ExperimentCell> = cells.filter(|cell| cell.needs_data()).collect();
         if let Some(place) = self.run_args.data.as_ref().filter(|_| needy.is_empty()) {
@@ -263,13 +263,13 @@ impl Arguments {
 }
 
 /// An experiment, all its cells, and those of them that are wanted.
-struct Wanted {
+struct CellSelection {
     spec: Spec,
     all: Vec<ExperimentCell>,
     cells: Vec<ExperimentCell>,
 }
 
-impl Wanted {
+impl CellSelection {
     /// The cells that are named, all if none is; those of the methods that the experiment names first before others.
     fn new(spec: Spec, all: Vec<ExperimentCell>, only: &[String]) -> Self {
         let mut wanted = Self { spec, all, cells: Vec::new() };

@@ -37,7 +37,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Removes what nobody needs to continue; gives how many runs are under way, and the bytes of their checkpoints.
+    /// Removes what is not needed to continue; gives how many runs are under way, and the bytes of their checkpoints.
     fn tidy(&self) -> fedeq_core::Result<(usize, u64)> {
         let results = self.load()?;
         let (mut runs, mut total) = (0, 0);

@@ -287,7 +287,7 @@ impl FederatedRun {
         Server { algorithm: method.algorithm(), plan, clients: self.plan.clients, transport, seed }
     }
 
-    /// Lets those who were not there during training make the shared part their own, and evaluates them.
+    /// Lets unseen clients make the shared part their own, and evaluates them.
     fn meet_unseen(&self, server: &ServerState, transport: &mut Remote<'_>) -> Result<Option<Unseen>> {
         let unseen: Vec<usize> = (self.plan.clients..self.plan.all_clients()).collect();
         let mut federation = self.server(transport);

@@ -8,7 +8,7 @@ use fedeq_data::Dataset;
 use super::set::Set;
 use super::sheet;
 use crate::cli::failure::Outcome;
-use crate::cli::output::{PictureArguments, print, print_json, save};
+use crate::cli::output::{PictureArgs, print, print_json, save};
 use report::InspectReport;
 pub(super) use selection::Selection;
 
@@ -22,7 +22,7 @@ Examples:
   fedeq data inspect digits --sample 7 --out seven.png      this one picture, as it is stored
   fedeq data inspect my/pictures --json
   fedeq data inspect patients.csv --set data.source.label=outcome --set data.source.client=ward")]
-pub(in crate::cli) struct Arguments {
+pub(in crate::cli) struct DataInspectCommand {
     #[command(flatten)]
     set: Set,
     /// Only what this client holds, where the data set names its clients
@@ -33,13 +33,13 @@ pub(in crate::cli) struct Arguments {
     sample: Option<usize>,
     /// A contact sheet: some pictures of each class, or some clients' text
     #[command(flatten)]
-    picture: PictureArguments,
+    picture: PictureArgs,
     /// Write JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &DataInspectCommand) -> Outcome<()> {
     let dataset = arguments.set.load()?;
     let selection = arguments.selection(&dataset)?;
     let report = InspectReport::of(&dataset, &selection);
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     if arguments.json { print_json(&report) } else { print(&report.text()) }
 }
 
-impl Arguments {
+impl DataInspectCommand {
     fn selection(&self, dataset: &Dataset) -> Outcome<Selection> {
         match self.sample {
             Some(sample) => Selection::one(dataset, sample),

@@ -9,9 +9,9 @@ use fedeq_data::{Seed, source::DatasetSummary};
 
 use super::set::Set;
 use crate::cli::failure::Outcome;
-use crate::cli::output::{PictureArguments, print, print_json, save};
+use crate::cli::output::{PictureArgs, print, print_json, save};
 use report::PartitionReport;
-use rule::RuleArguments;
+use rule::RuleArgs;
 
 /// Divides a data set among clients, and draws who holds which labels.
 #[derive(Args, Debug)]
@@ -21,12 +21,12 @@ Examples:
   fedeq data partition cifar10 --rule label-shards --clients 100 --labels 5
   fedeq data partition cifar100 --rule dirichlet --alpha 0.3 --clients 50 --unseen 0.1
   fedeq data partition femnist --rule natural --clients 200 --json")]
-pub(in crate::cli) struct Arguments {
+pub(in crate::cli) struct DataPartitionCommand {
     #[command(flatten)]
     set: Set,
     #[command(flatten)]
-    rule: RuleArguments,
-    /// The same seed gives the same clients
+    rule: RuleArgs,
+    /// The seed of the partition: the same seed gives the same clients
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
     /// Keep this fraction of the clients out of training, as unseen clients
@@ -34,13 +34,13 @@ pub(in crate::cli) struct Arguments {
     unseen: f64,
     /// A heat map of clients and labels; for data without classes, how much each client holds
     #[command(flatten)]
-    picture: PictureArguments,
+    picture: PictureArgs,
     /// Write JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &DataPartitionCommand) -> Outcome<()> {
     let dataset = arguments.set.load()?;
     let partition = arguments.rule.partition(DatasetSummary::of(&dataset).clients.is_some())?;
     let seed = Seed::new(arguments.seed);

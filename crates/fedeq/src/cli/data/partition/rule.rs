@@ -6,8 +6,8 @@ use crate::cli::failure::{Failure, Outcome};
 
 /// The rule and its options.
 #[derive(Args, Debug)]
-pub(super) struct RuleArguments {
-    /// How samples find their clients [default: `natural` where the data set names its clients, else `label-shards`]
+pub(super) struct RuleArgs {
+    /// The rule that divides samples among clients [default: `natural` where the data set names its clients, else `label-shards`]
     #[arg(long, value_enum)]
     rule: Option<Rule>,
     /// How many clients [default: all of them for `natural`, else 100]
@@ -21,22 +21,22 @@ pub(super) struct RuleArguments {
     alpha: Option<f64>,
 }
 
-/// How samples find their clients.
+/// The rule that divides samples among clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Rule {
-    /// By whose they are
+    /// One client per owner of samples
     Natural,
     /// Each client draws one-label shards, perhaps several of one label
     LabelShards,
     /// Each client holds exactly so many labels
     DistinctLabels,
-    /// Each class is shared out in random proportions
+    /// Each class is divided in random proportions, drawn from a Dirichlet distribution
     Dirichlet,
-    /// Some clients have much and others little, by chance
+    /// Clients of unequal sizes, drawn from a Dirichlet distribution
     QuantitySkew,
-    /// Stretches of the data set's own order
+    /// Contiguous stretches of the data set's own order
     Temporal,
-    /// Evenly, by chance
+    /// Equal parts of the shuffled samples
     Iid,
 }
 
@@ -46,7 +46,7 @@ const ALPHA: f64 = 0.5;
 /// With less, some of many clients would soon have nothing.
 const QUANTITY_ALPHA: f64 = 2.0;
 
-impl RuleArguments {
+impl RuleArgs {
     /// The rule as the library takes it.
     pub(super) fn partition(&self, has_owners: bool) -> Outcome<Partition> {
         let rule = self.rule.unwrap_or(if has_owners { Rule::Natural } else { Rule::LabelShards });
