@@ -18,6 +18,7 @@ pub struct Sampling {
     /// Whether each client takes part by the toss of its own coin, with probability `fraction`, instead of so many together. Cohorts then differ in size, and
     /// one may be empty: its round trains no client.
     #[serde(skip_serializing_if = "is_off")]
+    #[schemars(extend("default" = false))]
     pub poisson: bool,
 }
 
