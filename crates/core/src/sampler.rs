@@ -18,6 +18,7 @@ pub struct Sampling {
     /// Poisson sampling: each client takes part independently with probability `fraction`, instead of a fixed number of clients drawn together. Cohorts then differ in size, and
     /// one may be empty: its round trains no client.
     #[serde(skip_serializing_if = "is_off")]
+    #[schemars(extend("default" = false))]
     pub poisson: bool,
 }
 

@@ -34,6 +34,7 @@ pub struct Training {
     pub batch_size: NonZeroUsize,
     /// How a gradient becomes a step.
     #[serde(skip_serializing_if = "is_usual")]
+    #[schemars(extend("default" = OptimiserName::default()))]
     pub optimiser: OptimiserName,
     /// The momentum of `sgd`; 0 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,6 +42,7 @@ pub struct Training {
     pub momentum: Option<f64>,
     /// Whether steps with momentum look ahead, as Nesterov's do.
     #[serde(skip_serializing_if = "is_usual")]
+    #[schemars(extend("default" = false))]
     pub nesterov: bool,
     /// The weight decay; if left out 0, and 0.01 for `adam-w`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,9 +3,9 @@ mod common;
 
 use common::{CLIENTS, Problem, SHARED};
 use fedeq_core::{
-    Algorithm, Apfl, ClientState, Error, FedAvg, FedBn, FedDyn, FedEq, FedPer, FedProx, FineTune, FineTuning, InProcess, Local,
-    LocalProblem, PFedMe, Plan, Sampling, Scaffold, Server, ServerOptimiser, ServerRule, ServerState, ServerStep, Training,
-    Weighting, Weights,
+    Algorithm, Apfl, ClientState, Ditto, Error, FedAvg, FedBn, FedDyn, FedEq, FedPer, FedProx, FineTune, FineTuning, InProcess,
+    Local, LocalProblem, PFedMe, PersonalStart, Plan, Sampling, Scaffold, Server, ServerOptimiser, ServerRule, ServerState,
+    ServerStep, Training, Weighting, Weights,
 };
 use fedeq_data::Seed;
 
@@ -149,6 +149,38 @@ fn fedper_follows_its_paper() {
     assert_near(&body(&server.weights), &theta, "theta");
     for (state, head) in states.iter().zip(&heads) {
         assert_near(&flat(&state.own)[SHARED..], head, "w_i");
+    }
+}
+
+#[test]
+fn ditto_follows_its_paper() {
+    let (problem, lambda) = (Problem::unequal(3), 0.7);
+    for start in [PersonalStart::Own, PersonalStart::Trained] {
+        let method = Ditto { penalty: lambda, start, ..Ditto::default() };
+        let (mut w, mut personal) = (zero(), vec![None; CLIENTS]);
+        for cohort in cohorts(&method) {
+            let mut local = Vec::new();
+            for &client in &cohort {
+                let trained = descent(&problem, client, &w, EPOCHS);
+                // Their line 6, once a step: v_k <- v_k - eta (grad F_k(v_k) + lambda (v_k - w^t)), from the v_k of before or, in the code of FeDEQ's authors, from w_k.
+                let step = |v: Vector, _| plus(&v, -RATE, &plus(&gradient(&problem, client, &v), lambda, &minus(&v, &w)));
+                let first = match start {
+                    PersonalStart::Own => personal[client].take().unwrap_or_else(zero),
+                    PersonalStart::Trained => trained.clone(),
+                };
+                personal[client] = Some((0..EPOCHS).fold(first, step));
+                local.push(trained);
+            }
+            w = by_samples(&problem, &cohort, &local);
+        }
+        let (server, states) = run(&problem, &method, &plan(None));
+        assert_near(&flat(&server.weights), &w, "w");
+        for (state, expected) in states.iter().zip(&personal) {
+            assert_eq!(state.second.is_some(), expected.is_some());
+            if let (Some(found), Some(expected)) = (&state.second, expected) {
+                assert_near(&flat(found), expected, "v_k");
+            }
+        }
     }
 }
 

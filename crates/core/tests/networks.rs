@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use digits::{CLIENTS, Digits, brief};
 use fedeq_core::{
-    Algorithm, ClientByClient, ClientState, DualStart, FedAvg, FedBn, FedEq, FedRep, FineTune, FineTuning, KnnPer, Local,
-    LocalProblem, LocalProblems, Method, Moon, Neighbours, OptimiserName, Params, Phase, ProximalGradient, ProximalTerm,
-    Schedule, ScheduleShape, SolveTally, ThetaStart, Training, Trains, View, Weights, Workers, client_seed, dual, received,
-    shared_part,
+    Algorithm, Array, ClientByClient, ClientState, DualStart, FedAvg, FedBn, FedEq, FedRep, FineTune, FineTuning, KnnPer, Local,
+    LocalProblem, LocalProblems, Method, Moon, Neighbours, OptimiserName, Params, Phase, Plan, ProximalGradient, ProximalTerm,
+    Sampling, Schedule, ScheduleShape, SolveTally, ThetaStart, Training, Trains, View, Weights, Workers, client_seed, dual,
+    received, shared_part,
 };
 use fedeq_cpu::{Network, NetworkProblem};
 use fedeq_data::shard::{Augmentation, Shard};
@@ -310,6 +310,45 @@ fn fedbn_sends_everything_but_normalisations_which_differ_from_client_to_client(
     // Without normalisations there is nothing to keep.
     let plain = Digits::new("mlp", brief());
     assert_eq!(plain.run(&FedBn::default(), 2, 2).server.weights, plain.run(&FedAvg::default(), 2, 2).server.weights);
+}
+
+/// Parameters of some clients, each of whom counts by its samples, in double precision.
+fn mean_by_samples(digits: &Digits, cohort: &[usize], clients: &[Weights], of: &Params) -> Params {
+    let samples = |client: &usize| digits.problem(*client).expect("there").samples() as f64;
+    let whole: f64 = cohort.iter().map(samples).sum();
+    let mean = |(path, array): (&str, &Array)| {
+        let value = |client: &usize, at: usize| f64::from(clients[*client].params.get(path).expect("there").values[at]);
+        let at = |at: usize| cohort.iter().map(|client| samples(client) / whole * value(client, at)).sum::<f64>() as f32;
+        (path.to_owned(), Array::new(array.shape.clone(), (0..array.values.len()).map(at).collect()))
+    };
+    of.iter().map(mean).collect()
+}
+
+/// Li et al. (2021), algorithm 1: local training of everything, then the mean of all layers but normalisations, which go on from where their client left them.
+#[test]
+fn fedbn_follows_its_paper_on_a_network_with_normalisations() {
+    let (digits, method, rounds) = (Digits::new("resnet-xs", brief()), FedBn::default(), 3);
+    let plan = Plan { sampling: Sampling { fraction: 0.5, ..Sampling::default() }, ..Plan::default() };
+    let mut server = digits.initial().params.filter(|path| !fedeq_models::is_normalisation(path));
+    let (mut clients, mut participations) = (vec![digits.initial(); CLIENTS], [0; CLIENTS]);
+    for round in 0..rounds {
+        let cohort = plan.cohort(&method, CLIENTS, Seed::new(2), round).expect("sound");
+        for &client in &cohort {
+            clients[client].params.overwrite(&server);
+            let (problem, body) = (digits.problem(client).expect("there"), phase("body", 1));
+            let seed = body.seed(client_seed(Seed::new(1), client).derive("round", [round]));
+            problem.train(&mut clients[client], &mut WarmMemory::default(), &body, None, seed).expect("trained");
+            participations[client] += 1;
+        }
+        server = mean_by_samples(&digits, &cohort, &clients, &server);
+    }
+    assert!(participations.iter().any(|rounds| *rounds > 1), "some client goes on with its own normalisations");
+    let outcome = digits.run(&method, rounds, 2);
+    let is_near = |found: &Params, expected: &Params| found.minus(expected).norm() < 1e-5 * expected.norm();
+    assert!(is_near(&outcome.server.weights.params, &server));
+    for (state, expected) in outcome.states.iter().zip(&clients) {
+        assert!(is_near(&state.own.params, &expected.params) && is_near(&state.own.statistics, &expected.statistics));
+    }
 }
 
 #[test]

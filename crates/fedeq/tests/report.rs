@@ -244,7 +244,8 @@ fn seeds_are_put_together_only_after_the_same_number_of_rounds_and_unfinished_ru
     };
     let whole = table(&folder);
     assert!(row(&whole, "FeDEQ").contains("**") || row(&whole, "FedAvg").contains("**"), "{whole}");
-    assert!(whole.contains("paired t-test, n = 2"), "{whole}");
+    assert!(whole.contains("paired t-test, n = 2, effect "), "{whole}");
+    assert!(whole.contains("- effect: the difference divided by a standard deviation"), "what that is stands below it: {whole}");
     // Seed 1 of FeDEQ as if it had been killed after its second round.
     let killed = folder.path().join("runs/deq-1");
     fs::remove_file(killed.join("summary.json")).expect("removed");

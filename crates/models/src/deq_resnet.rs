@@ -23,6 +23,7 @@ pub struct DeqResNetOptions {
     pub activation: Activation,
     /// What the dense layers read of the state.
     #[serde(skip_serializing_if = "Pooling::is_flatten")]
+    #[schemars(extend("default" = Pooling::default()))]
     pub pooling: Pooling,
     /// How the fixed point is found and differentiated.
     pub equilibrium: Equilibrium,

@@ -32,24 +32,27 @@ pub struct DeqTransformerOptions {
     /// What embedded symbols are multiplied by before they are injected, into the cell and into the last layer. They start with a deviation of 0.02 beside states of
     /// unit size, so that a small factor lets training begin with what does not depend on the input.
     #[serde(skip_serializing_if = "is_one")]
-    #[schemars(range(min = LEAST_FACTOR, max = MOST_FACTOR))]
+    #[schemars(range(min = LEAST_FACTOR, max = MOST_FACTOR), extend("default" = 1.0))]
     pub injection: f64,
     /// Normalises every embedded symbol before that, with a scale and an offset that are learned and shared.
     #[serde(skip_serializing_if = "is_usual")]
+    #[schemars(extend("default" = false))]
     pub injection_norm: bool,
     /// Layers in the cell.
     #[serde(skip_serializing_if = "are_usual_layers")]
-    #[schemars(range(min = 1, max = MOST_LAYERS))]
+    #[schemars(range(min = 1, max = MOST_LAYERS), extend("default" = LAYERS))]
     pub layers: usize,
     /// Whether all layers in the cell have the same parameters.
     #[serde(skip_serializing_if = "is_usual")]
+    #[schemars(extend("default" = false))]
     pub tied: bool,
     /// What the fixed point is multiplied by before the last layer reads it.
     #[serde(skip_serializing_if = "is_one")]
-    #[schemars(range(min = LEAST_FACTOR, max = MOST_FACTOR))]
+    #[schemars(range(min = LEAST_FACTOR, max = MOST_FACTOR), extend("default" = 1.0))]
     pub state_scale: f64,
     /// What stays with its client.
     #[serde(skip_serializing_if = "is_usual")]
+    #[schemars(extend("default" = Personal::default()))]
     pub personal: Personal,
     /// How the fixed point is found and differentiated.
     pub equilibrium: Equilibrium,

@@ -25,6 +25,7 @@ pub struct TransformerOptions {
     pub dropout: f64,
     /// What stays with its client.
     #[serde(skip_serializing_if = "is_usual")]
+    #[schemars(extend("default" = Personal::default()))]
     pub personal: Personal,
 }
 

@@ -229,6 +229,9 @@ fn folded(text: &str, width: usize) -> Vec<String> {
 /// What the columns of both views mean, wherever they stand.
 pub const VIEWS: &str = "local: a client's own model after its last training; shared: the server's model with the client's own head (of a method that shares nothing, its one model)";
 
+/// What an effect means, wherever one stands.
+pub const EFFECT: &str = "effect: the difference divided by a standard deviation, of the paired differences (Cohen's d_z) or, where they are not paired, the pooled one of both (Hedges' g)";
+
 /// What the table means, and how sure it is, a sentence a line.
 pub fn legend(comparison: &Comparison) -> Vec<String> {
     let view = comparison.view.name();
@@ -248,31 +251,32 @@ pub fn legend(comparison: &Comparison) -> Vec<String> {
     rounds.sort_unstable();
     rounds.dedup();
     if rounds.len() > 1 {
-        lines.push("not like for like: the numbers of rounds differ".into());
+        lines.push("not directly comparable: the numbers of rounds differ".into());
     }
     if !comparison.contrasts.is_empty() {
-        lines.push(
-            "effect: the difference in units of what scatters, of pairs (Cohen's d_z) or of both together (Hedges' g)".into(),
-        );
+        lines.push(EFFECT.into());
     }
     lines
 }
 
 /// How sure it is that lines differ, a sentence a pair.
 pub fn verdicts(comparison: &Comparison) -> Vec<String> {
-    comparison.contrasts.iter().map(|contrast| sentence(contrast, &comparison.groups)).collect()
+    let name = |place: usize| comparison.groups[place].label.as_str();
+    let sentence = |contrast: &Contrast| verdict(contrast, name(contrast.better), name(contrast.other), None);
+    comparison.contrasts.iter().map(sentence).collect()
 }
 
-fn sentence(contrast: &Contrast, groups: &[Group]) -> String {
-    let Contrast { better, other, difference, corrected } = contrast;
+/// How sure it is that two lines of these names differ, and by which view where that is not said elsewhere.
+pub(crate) fn verdict(contrast: &Contrast, better: &str, other: &str, view: Option<View>) -> String {
+    let difference = &contrast.difference;
     let points = 100.0 * difference.means;
     // Over the seeds that both have, the one with the higher mean over its own may be behind.
     let side = if points < 0.0 { "below" } else { "above" };
-    let (better, other) = (&groups[*better].label, &groups[*other].label);
-    let verdict = if contrast.is_significant() { "" } else { ", so they cannot be told apart" };
+    let verdict = if contrast.is_significant() { "" } else { ", not significantly different" };
     let effect = difference.effect.map_or_else(String::new, |effect| format!(", effect {effect:.2}"));
-    let (points, p, test) = (points.abs(), p_value(*corrected), difference.test.words());
-    format!("{better} is {points:.1} points {side} {other} ({p}, {test}{effect}){verdict}")
+    let by = view.map_or_else(String::new, |view| format!("by {}; ", view.name()));
+    let (points, p, test) = (points.abs(), p_value(contrast.corrected), difference.test.words());
+    format!("{better} is {points:.1} points {side} {other} ({by}{p}, {test}{effect}){verdict}")
 }
 
 /// Text as LaTeX takes it.

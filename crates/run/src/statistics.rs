@@ -55,8 +55,8 @@ pub struct Difference {
     pub error: f64,
     /// The two-sided p-value.
     pub p: f64,
-    /// The difference in units of what scatters: of the differences where it was paired (Cohen's d_z), else of both series together (Hedges' g); nothing where
-    /// nothing scatters.
+    /// The difference divided by a standard deviation: that of the differences where it was paired (Cohen's d_z), else the pooled one of both series (Hedges' g); nothing
+    /// where that is zero.
     pub effect: Option<f64>,
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fedeq_core::{Error, Result, fingerprint, write_atomically};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::run::{RunFolder, RunState, scalars};
 
@@ -139,8 +139,9 @@ fn yaml(text: &str) -> String {
 pub fn write_wandb(runs: &[RunLog], out: &Path, project: &str) -> Result<()> {
     for run in runs {
         let folder = out.join(&run.id);
+        let config: BTreeMap<&String, Json> = run.settings.iter().map(|(key, text)| (key, plain(text))).collect();
         let about = json!({
-            "id": run.id, "name": run.name, "notes": run.title, "project": project, "config": run.settings, "state": run.state,
+            "id": run.id, "name": run.name, "notes": run.title, "project": project, "config": config, "state": run.state,
         });
         write(&folder.join("run.json"), &format!("{about:#}\n"))?;
         let mut steps: BTreeMap<u64, serde_json::Map<String, serde_json::Value>> = BTreeMap::new();
@@ -156,6 +157,12 @@ pub fn write_wandb(runs: &[RunLog], out: &Path, project: &str) -> Result<()> {
     write(&out.join("import_wandb.py"), IMPORT)
 }
 
+/// A value of TOML as JSON, so that numbers can be sorted and drawn; what is no value of either (an infinity) stays a text.
+fn plain(text: &str) -> Json {
+    let value = text.parse::<toml::Value>().ok().and_then(|value| serde_json::to_value(value).ok());
+    value.filter(|value| !value.is_null()).unwrap_or_else(|| Json::String(text.to_owned()))
+}
+
 /// The script, which needs nothing but the public client.
 const IMPORT: &str = include_str!("tracking/import_wandb.py");
 
@@ -164,4 +171,17 @@ fn write(path: &Path, text: &str) -> Result<()> {
         fs::create_dir_all(parent).map_err(Error::io(parent, "create it"))?;
     }
     write_atomically(path, text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_become_numbers_flags_texts_and_lists() {
+        assert_eq!(plain("\"fedeq\""), json!("fedeq"));
+        assert_eq!((plain("0.01"), plain("3"), plain("true")), (json!(0.01), json!(3), json!(true)));
+        assert_eq!(plain("[1, 2]"), json!([1, 2]));
+        assert_eq!(plain("inf"), json!("inf"));
+    }
 }

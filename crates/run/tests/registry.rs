@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use fedeq_core::Error;
 use fedeq_models::Task;
-use fedeq_run::experiment::{Accepts, Bound, Experiment, Holds, SettingInfo, SettingValue as Value};
+use fedeq_run::experiment::{Accepts, Bound, Condition, Experiment, Holds, SettingInfo, SettingValue as Value};
 use toml::Table;
 
 use support::{context, needs, overrides};
@@ -138,7 +138,59 @@ fn every_default_is_what_a_reader_fills_in() {
                 || (said.is_none() && setting.default().is_some_and(|default| is_left_out(table.clone(), setting, &default)))
         };
         assert!(said.iter().any(is_right), "{}: {:?}, not {said:?}", setting.key, setting.default());
+        let has_value = |(table, _): &(Table, Option<Value>)| may_be_left_out(table, setting);
+        let has_none = !setting.optional && setting.default().is_none();
+        assert!(!(has_none && said.iter().any(has_value)), "{} may be left out, and has no default", setting.key);
     }
+}
+
+/// Whether an experiment is sound in which the section of a setting is there and does not say it.
+fn may_be_left_out(table: &Table, setting: &SettingInfo) -> bool {
+    let above = setting.key.rsplit_once('.').map(|(above, _)| above);
+    above.is_none_or(|above| value_at(table, above).is_some_and(Value::is_table))
+        && value_at(table, &setting.key).is_none()
+        && Experiment::from_resolved(&toml::to_string(table).expect("TOML")).is_ok()
+}
+
+#[test]
+fn an_experiment_filled_in_leaves_out_only_what_is_left_open_and_is_the_same_experiment() {
+    let models = SettingInfo::named("model").next().expect("a setting").accepts.names().into_iter();
+    let experiments = models.map(|name| vec![format!("model={name}")]).chain([
+        vec!["plan.secure_aggregation.largest_weight=100".into(), "method=fedavg".into()],
+        vec!["plan.compression.up=int8".into(), "training.projection.ball=0.9".into(), "model=deq-mlp".into()],
+        vec!["attack=noise".into(), "plan.aggregation.rule=median".into(), "method=fedavg".into()],
+    ]);
+    let always: Vec<&SettingInfo> =
+        SettingInfo::all().iter().filter(|setting| !setting.optional && setting.default().is_some()).collect();
+    for settings in experiments {
+        let experiment = Experiment::read(None, &overrides(&settings)).expect("sound");
+        let text = experiment.to_full_toml().expect("TOML");
+        assert_eq!(Experiment::from_resolved(&text).expect("a resolved experiment"), experiment, "{text}");
+        let table: Table = toml::from_str(&text).expect("TOML");
+        for setting in &always {
+            let above = setting.key.rsplit_once('.').map(|(above, _)| above);
+            let is_here = above.is_none_or(|above| value_at(&table, above).is_some_and(Value::is_table));
+            let is_chosen = |condition: &Condition| {
+                condition.values.iter().any(|value| settings.contains(&format!("{}={value}", condition.key)))
+            };
+            let applies = setting.only_with.iter().all(is_chosen);
+            let is_kind = above.is_some_and(|above| kinds_at(above).is_some());
+            let is_said = value_at(&table, &setting.key).is_some();
+            assert!(is_said || !is_here || !applies || is_kind, "{} is not in {text}", setting.key);
+        }
+        let json = experiment.to_full_json().expect("JSON");
+        assert_eq!(keys(&json), keys(&serde_json::to_value(&table).expect("JSON")), "{settings:?}");
+        assert_eq!(serde_json::from_value::<Experiment>(json).expect("an experiment"), experiment);
+    }
+}
+
+/// The keys of all values that are no tables.
+fn keys(json: &serde_json::Value) -> Vec<String> {
+    let Some(table) = json.as_object() else { return vec![String::new()] };
+    let below = |(key, value): (&String, &serde_json::Value)| {
+        keys(value).into_iter().map(|rest| format!("{key}.{rest}")).collect::<Vec<_>>()
+    };
+    table.iter().flat_map(below).collect()
 }
 
 fn filled_in_by(table: Table, setting: &SettingInfo) -> (Table, Option<Value>) {
@@ -196,13 +248,10 @@ fn every_value_that_presets_give_is_what_they_give() {
                     settings.retain(|said| !said.starts_with(&format!("{key}=")));
                     settings.push(format!("{key}={}", names[0]));
                 }
-                let experiment = Experiment::read(None, &overrides(&settings)).expect("choices alone are sound");
-                assert_eq!(
-                    value_at(&table_of(&experiment), &setting.key).map(|value| setting.accepts.chosen(value)),
-                    given.value,
-                    "{} with {settings:?}",
-                    setting.key
-                );
+                let table = table_of(&Experiment::read(None, &overrides(&settings)).expect("choices alone are sound"));
+                let value = value_at(&table, &setting.key).map(|value| setting.accepts.chosen(value));
+                let is_usual = || given.value.as_ref().is_some_and(|given| is_left_out(table.clone(), setting, given));
+                assert!(value == given.value || (value.is_none() && is_usual()), "{} with {settings:?}: {value:?}", setting.key);
             }
         }
     }

@@ -53,6 +53,7 @@ pub struct SecureAggregation {
     /// The clients' public keys to sign with, in their order: clients then share masks with no others and sign who is in the sum, so that a malicious server learns nothing. If left out,
     /// the server is trusted to follow the protocol. `fedeq init-federation --signing-keys` reads them from a file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("default" = []))]
     pub signing_keys: Vec<String>,
 }
 

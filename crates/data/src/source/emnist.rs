@@ -1,7 +1,7 @@
 //! EMNIST by writer, in the publisher's MATLAB files: of all forms in which it is published, the one that says who wrote what.
 use super::mat::{self, MatArray, MatNumbers, MatValue};
 use super::roster::Roster;
-use super::{DataSet, Entry, SampleKind, UsualPartition, locate};
+use super::{DataSet, Entry, SampleKind, UsualPartition, locate, stand_in};
 #[cfg(feature = "fetch")]
 use crate::fetch::{Offer, Recipe, Ways};
 #[cfg(feature = "fetch")]
@@ -44,6 +44,23 @@ named! {
     }
 }
 
+/// About so many people wrote it.
+const WRITERS: usize = 3_600;
+
+impl EmnistSplit {
+    /// How many classes it has, and how many characters for training and for testing.
+    fn sizes(self) -> (u16, [usize; 2]) {
+        match self {
+            Self::ByClass => (62, [697_932, 116_323]),
+            Self::ByMerge => (47, [697_932, 116_323]),
+            Self::Balanced => (47, [112_800, 18_800]),
+            Self::Letters => (26, [124_800, 20_800]),
+            Self::Digits => (10, [240_000, 40_000]),
+            Self::Mnist => (10, [60_000, 10_000]),
+        }
+    }
+}
+
 impl DataSet for Emnist {
     const ENTRY: Entry = Entry {
         name: "emnist",
@@ -79,6 +96,12 @@ impl DataSet for Emnist {
             owners: Some(Owners { names: writers.names.into_names(), of: writers.owners }),
             test_start: Some(test_start),
         })
+    }
+
+    fn stand_in(&self) -> Option<Dataset> {
+        let (classes, characters) = self.split.sizes();
+        let a_writer = characters.map(|all| all / WRITERS);
+        Some(stand_in::owned_pictures(Self::ENTRY.name, [SIDE, SIDE, 1], classes, a_writer))
     }
 
     #[cfg(feature = "fetch")]

@@ -46,7 +46,7 @@ impl DataSet for Femnist {
     }
 
     fn stand_in(&self) -> Option<Dataset> {
-        Some(stand_in::owned_pictures(Self::ENTRY.name, [SIDE, SIDE, 1], CLASSES))
+        Some(stand_in::owned_pictures(Self::ENTRY.name, [SIDE, SIDE, 1], CLASSES, [stand_in::SAMPLES_AN_OWNER, 0]))
     }
 
     #[cfg(feature = "fetch")]

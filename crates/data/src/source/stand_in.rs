@@ -2,7 +2,7 @@
 use crate::{Dataset, Images, Labels, Owners, Samples, Scaling, Sequences};
 
 /// Writers of FEMNIST and roles of Shakespeare hold about so many samples.
-const SAMPLES_AN_OWNER: usize = 200;
+pub(super) const SAMPLES_AN_OWNER: usize = 200;
 /// More of them than any experiment asks for.
 const OWNERS: usize = 400;
 
@@ -12,11 +12,12 @@ pub(super) fn pictures(name: &str, shape: [usize; 3], classes: u16, samples: usi
     Dataset { name: name.into(), samples, labels, owners: None, test_start: Some(test_start) }
 }
 
-/// Pictures with classes, by owner.
-pub(super) fn owned_pictures(name: &str, shape: [usize; 3], classes: u16) -> Dataset {
-    let samples = OWNERS * SAMPLES_AN_OWNER;
+/// Pictures with classes, by owner: so many of each are for training, and so many are the publisher's test set.
+pub(super) fn owned_pictures(name: &str, shape: [usize; 3], classes: u16, [train, test]: [usize; 2]) -> Dataset {
+    let samples = OWNERS * (train + test);
     let (samples, labels) = (images(shape, samples), labels(classes, samples));
-    Dataset { name: name.into(), samples, labels, owners: Some(owners()), test_start: None }
+    let test_start = (test > 0).then_some(OWNERS * train);
+    Dataset { name: name.into(), samples, labels, owners: Some(owners(&[train, test])), test_start }
 }
 
 /// Text of so many symbols a chunk, by owner.
@@ -24,7 +25,13 @@ pub(super) fn owned_text(name: &str, length: usize, vocabulary: usize) -> Datase
     let count = OWNERS * SAMPLES_AN_OWNER * length;
     let symbols = || noise(count).into_iter().map(|byte| 1 + byte % (vocabulary as u8 - 1)).collect::<Vec<u8>>();
     let samples = Samples::Sequences(Sequences { length, vocabulary, symbols: symbols() });
-    Dataset { name: name.into(), samples, labels: Labels::NextSymbols(symbols()), owners: Some(owners()), test_start: None }
+    Dataset {
+        name: name.into(),
+        samples,
+        labels: Labels::NextSymbols(symbols()),
+        owners: Some(owners(&[SAMPLES_AN_OWNER])),
+        test_start: None,
+    }
 }
 
 fn images(shape: [usize; 3], samples: usize) -> Samples {
@@ -37,9 +44,10 @@ fn labels(classes: u16, samples: usize) -> Labels {
     Labels::Classes { names, values: (0..classes).cycle().take(samples).collect() }
 }
 
-fn owners() -> Owners {
-    let of = (0..OWNERS as u32).flat_map(|owner| std::iter::repeat_n(owner, SAMPLES_AN_OWNER)).collect();
-    Owners { names: (0..OWNERS).map(|owner| format!("owner-{owner}")).collect(), of }
+/// In each part every owner has so many samples, one owner after the other.
+fn owners(parts: &[usize]) -> Owners {
+    let part = |samples: &usize| (0..OWNERS as u32).flat_map(|owner| std::iter::repeat_n(owner, *samples)).collect::<Vec<_>>();
+    Owners { names: (0..OWNERS).map(|owner| format!("owner-{owner}")).collect(), of: parts.iter().flat_map(part).collect() }
 }
 
 /// Bytes without a pattern, the same every time.

@@ -1,11 +1,12 @@
 use crate::assert_refused;
-use fedeq_data::Scaling;
+use fedeq_data::source::emnist::{Emnist, EmnistSplit};
 use fedeq_data::source::image_folder::{Channels, ImageFolder};
 use fedeq_data::source::scale::Scale;
 use fedeq_data::source::shakespeare::Shakespeare;
 use fedeq_data::source::table::{Table, TargetKind};
 use fedeq_data::source::text::Text;
 use fedeq_data::source::{Source, catalog};
+use fedeq_data::{Labels, Scaling};
 use std::num::NonZeroU16;
 
 #[test]
@@ -91,4 +92,20 @@ fn missing_files_are_named_together_with_where_they_were_looked_for() {
     assert_refused(load("text"), &["*.jsonl"]);
     assert_refused(load("csv"), &["*.csv"]);
     assert_refused(load("images"), &["no pictures"]);
+}
+
+#[test]
+fn what_stands_in_for_emnist_has_the_classes_and_the_two_parts_of_its_split_for_every_writer() {
+    for (split, classes, of_ten_writers) in
+        [(EmnistSplit::Balanced, 47, [310, 50]), (EmnistSplit::Letters, 26, [340, 50]), (EmnistSplit::Mnist, 10, [160, 20])]
+    {
+        let noise = Source::Emnist(Emnist { split }).stand_in().expect("its shape is known");
+        let Labels::Classes { names, values } = &noise.labels else { panic!("characters have classes") };
+        assert!(names.len() == classes && values.iter().all(|value| usize::from(*value) < classes), "{split:?}");
+        let (owners, start) = (noise.owners.as_ref().expect("writers"), noise.test_start.expect("a test set"));
+        assert_eq!((owners.of.len(), values.len()), (noise.len(), noise.len()));
+        // As many as the publisher has, over about 3,600 writers.
+        let of_ten = |part: &[u32]| part.iter().filter(|&&owner| owner < 10).count();
+        assert_eq!([of_ten(&owners.of[..start]), of_ten(&owners.of[start..])], of_ten_writers, "{split:?}");
+    }
 }

@@ -110,7 +110,13 @@ fn text_of(comparison: &Comparison, table: ComparisonTable) -> String {
     let space = if contrasts.is_empty() { "" } else { "\n" };
     let mut legend = legend(comparison);
     if !left_out.is_empty() {
-        legend.insert(0, format!("for want of room without: {}; `--format csv` has everything", left_out.join(", ")));
+        legend.insert(
+            0,
+            format!(
+                "columns left out because the terminal is too narrow: {}; `--format csv` has everything",
+                left_out.join(", ")
+            ),
+        );
     }
     let legend: String = legend.iter().map(|line| wrapped_within(line)).collect();
     format!("{table}\n{legend}{space}{contrasts}")

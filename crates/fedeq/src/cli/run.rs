@@ -74,7 +74,7 @@ pub(super) fn show(experiment: &Experiment, out: &Path, json: bool, quiet: bool)
     if json {
         return print_json(&json_of(experiment, &outlook, out)?);
     }
-    let resolved = experiment.to_toml().map_err(Failure::refused)?;
+    let resolved = experiment.to_full_toml().map_err(Failure::refused)?;
     print(&format!("{resolved}\n# {}\n{}", experiment.title(), facts(&lines(experiment, &outlook, out))))
 }
 
@@ -84,8 +84,7 @@ const UNPLANNED: &str = "on the card, for samples, a model for each client of a 
 
 fn json_of(experiment: &Experiment, outlook: &Outlook, out: &Path) -> Outcome<serde_json::Value> {
     let Outlook { forecast, parameters: [shared, personal], clients, cohort, round, memory, device_memory } = outlook;
-    let experiment = serde_json::to_value(experiment)
-        .map_err(|error| Failure::work(format!("the experiment cannot be written: {error}"), "report this"))?;
+    let experiment = experiment.to_full_json().map_err(Failure::refused)?;
     Ok(serde_json::json!({
         "experiment": experiment,
         "run_folder": out.display().to_string(),

@@ -86,7 +86,7 @@ pub(super) struct RunArgs {
     /// How many clients train in parallel; results do not depend on it [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     pub(super) workers: Option<NonZeroUsize>,
-    /// What to compute on, as `--set engine.device=DEVICE`: `cpu`, `cuda` for an NVIDIA GPU, `cuda:1` for the second one; `fedeq devices` lists them [default: what
+    /// What clients are computed on: `cpu`, `cuda` (the first GPU) or `cuda:1`; `fedeq devices` lists them. Short for `--set engine.device=DEVICE` [default: what
     /// the experiment or the run says, else cpu]
     #[arg(long, value_name = "DEVICE", help_heading = "Short forms of settings", add = completions::devices())]
     device: Option<String>,
@@ -238,10 +238,10 @@ fn ended_early(error: fedeq_core::Error, run: &Run) -> Failure {
     }
 }
 
-/// What stands for `--set` with a longer key.
+/// What stands for `--set` with a longer key; what each is stands first, in the words of the list of settings.
 #[derive(Args, Debug, Default)]
 pub(super) struct ShortForms {
-    /// The method, as `--set method=NAME`; `fedeq settings method` lists them
+    /// How clients learn together: the method, as `--set method=NAME`; `fedeq settings method` lists them
     #[arg(long, value_name = "NAME", help_heading = "Short forms of settings", add = completions::methods())]
     method: Option<String>,
     /// The network, as `--set model=NAME`; `fedeq settings model` lists them
@@ -250,10 +250,10 @@ pub(super) struct ShortForms {
     /// Rounds of training, as `--set plan.rounds=N`
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Short forms of settings")]
     rounds: Option<String>,
-    /// The number of clients that the data is divided among, as `--set data.partition.clients=N`
+    /// How many clients the data is divided among, as `--set data.partition.clients=N`
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Short forms of settings")]
     clients: Option<String>,
-    /// The learning rate, as `--set training.learning_rate=RATE`
+    /// Step size for shared parameters: the learning rate, as `--set training.learning_rate=RATE`
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, help_heading = "Short forms of settings")]
     lr: Option<String>,
     /// The seed of all randomness, as `--set seed=N`
@@ -301,7 +301,23 @@ pub(super) fn agree(flag: &str, given: &str, key: &str, overrides: &[Override]) 
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+    use fedeq_run::experiment::SettingInfo;
+
     use super::*;
+
+    #[test]
+    fn short_forms_are_described_in_the_words_of_the_list_of_settings() {
+        let program = super::super::Cli::command();
+        let run = program.find_subcommand("run").expect("a command");
+        for (short, key) in SHORT_FORMS.into_iter().chain([("device", "engine.device")]) {
+            let argument = run.get_arguments().find(|argument| argument.get_long() == Some(short)).expect("a short form");
+            let help = argument.get_help().expect("a description").to_string();
+            let mut abouts = SettingInfo::named(key).map(|setting| setting.about.as_str());
+            assert!(abouts.any(|about| help.starts_with(about)), "--{short} is described as {help:?}");
+            assert!(help.contains(&format!("`--set {key}=")), "--{short}: {help:?}");
+        }
+    }
 
     #[test]
     fn more_than_a_gigabyte_of_disk_is_said_and_less_is_not() {

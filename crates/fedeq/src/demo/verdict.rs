@@ -1,7 +1,7 @@
 //! What the results show, in words.
 use super::method_result::{MethodResult, percents};
 use fedeq_run::number::{bytes, count, counted, percent};
-use fedeq_run::statistics::{BySeed, Sample, compare};
+use fedeq_run::statistics::{BySeed, Difference, SIGNIFICANCE, Sample, compare, holm, p_value};
 
 /// A few sentences on the results, whatever these are: first what FeDEQ costs, then what it reaches, by both models of a client.
 pub fn verdict(entries: &[MethodResult]) -> Vec<String> {
@@ -41,7 +41,11 @@ fn on_bytes(fedeq: &MethodResult, others: &[&MethodResult]) -> Option<String> {
     let reached: Vec<String> = others.iter().filter_map(reached).collect();
     let own = percent(Sample::of(fedeq.shared.values().copied()).mean);
     (!reached.is_empty()).then(|| {
-        format!("For the bytes: FeDEQ has {own} (shared) after {}, its last; {}.", bytes(fedeq.sent), reached.join(", "))
+        format!(
+            "At equal communication: FeDEQ reaches {own} (shared) with {} in total; {}.",
+            bytes(fedeq.sent),
+            reached.join(", ")
+        )
     })
 }
 
@@ -49,20 +53,26 @@ fn on_accuracy(by: &str, fedeq: &MethodResult, others: &[&MethodResult], view: f
     let mean = |entry: &MethodResult| Sample::of(view(entry).values().copied()).mean;
     let mut ranked = others.to_vec();
     ranked.sort_by(|a, b| mean(b).total_cmp(&mean(a)));
-    let against: Vec<String> = ranked.iter().map(|other| compared(other.name(), view(fedeq), view(other))).collect();
+    let tests: Vec<Option<Difference>> = ranked.iter().map(|other| compare(view(fedeq), view(other), true)).collect();
+    let against: Vec<String> =
+        ranked.iter().zip(corrected(&tests)).map(|(other, p)| compared(other.name(), mean(fedeq) - mean(other), p)).collect();
     format!("{by}, FeDEQ has {} %: {}.", percents(view(fedeq)), against.join(", "))
 }
 
+/// The p-values of the tests of one view, corrected for their number; nothing where there was nothing to test.
+fn corrected(tests: &[Option<Difference>]) -> Vec<Option<f64>> {
+    let mut corrected = holm(&tests.iter().flatten().map(|difference| difference.p).collect::<Vec<_>>()).into_iter();
+    tests.iter().map(|difference| difference.and_then(|_| corrected.next())).collect()
+}
+
 /// `6.6 points above FedAvg (p = 0.012)`.
-fn compared(name: &str, own: &BySeed, theirs: &BySeed) -> String {
-    let mean = |accuracies: &BySeed| Sample::of(accuracies.values().copied()).mean;
-    let points = 100.0 * (mean(own) - mean(theirs));
-    let side = if points >= 0.0 { "above" } else { "below" };
-    let chance = compare(own, theirs, true).map_or(String::new(), |difference| {
-        let verdict = if difference.is_significant() { "" } else { ", not to be told apart" };
-        format!(" ({}{verdict})", difference.chance())
+fn compared(name: &str, difference: f64, p: Option<f64>) -> String {
+    let side = if difference >= 0.0 { "above" } else { "below" };
+    let chance = p.map_or(String::new(), |p| {
+        let verdict = if p < SIGNIFICANCE { "" } else { ", not significantly different" };
+        format!(" ({}{verdict})", p_value(p))
     });
-    format!("{:.1} points {side} {name}{chance}", points.abs())
+    format!("{:.1} points {side} {name}{chance}", 100.0 * difference.abs())
 }
 
 fn on_chance(fedeq: &MethodResult) -> String {
@@ -70,7 +80,10 @@ fn on_chance(fedeq: &MethodResult) -> String {
     let next = fedeq.shared.keys().max().map_or(0, |seed| seed.wrapping_add(1));
     let test = match seeds {
         0 | 1 => "one seed, which says nothing about chance".into(),
-        _ => format!("{}, p by a paired t-test, since a seed also draws the clients", counted(seeds, "seed")),
+        _ => format!(
+            "{}, p by a paired t-test, since a seed also draws the clients, corrected for the number of comparisons in each view by Holm's method",
+            counted(seeds, "seed")
+        ),
     };
     format!("A small task and {test}: `fedeq demo --seed {next}` takes others.")
 }
@@ -111,11 +124,17 @@ mod tests {
         assert!(sentences[0].contains("FedAvg shares 300, 3.0 times as many, sends 300 MB"), "{}", sentences[0]);
         assert_eq!(
             sentences[1],
-            "For the bytes: FeDEQ has 91.0 % (shared) after 100 MB, its last; FedAvg has 50.0 % after 100 MB."
+            "At equal communication: FeDEQ reaches 91.0 % (shared) with 100 MB in total; FedAvg has 50.0 % after 100 MB."
         );
         assert!(sentences[2].contains("FeDEQ has 91.0 ± 1.0 %: 6.0 points above FedAvg (p = "), "{}", sentences[2]);
         assert!(sentences[3].starts_with("By each client's own model (local), FeDEQ has 89.0 ± 1.0 %"), "{}", sentences[3]);
-        assert!(sentences[4].contains("3 seeds") && sentences[4].contains("`fedeq demo --seed 7`"), "{}", sentences[4]);
+        assert!(
+            sentences[4].contains("3 seeds")
+                && sentences[4].contains("corrected")
+                && sentences[4].contains("`fedeq demo --seed 7`"),
+            "{}",
+            sentences[4]
+        );
     }
 
     #[test]
@@ -127,8 +146,24 @@ mod tests {
         ];
         let sentences = verdict(&entries);
         assert_eq!(sentences.len(), 3, "nobody else shares anything");
-        assert!(sentences[0].contains("6.0 points below Local (p = "), "{}", sentences[0]);
         // Differences 0, 0.03 and -0.04: t = -0.1644 with two degrees of freedom, so p = 1 - |t| / sqrt(2 + t^2).
-        assert!(sentences[0].contains("0.3 points below FedRep (p = 0.885, not to be told apart)"), "{}", sentences[0]);
+        assert!(sentences[0].contains("0.3 points below FedRep (p = 0.885, not significantly different)"), "{}", sentences[0]);
+    }
+
+    /// Below Local by 0.05, 0.05 and 0.08: t = -6 with two degrees of freedom, so p = 1 - 6 / sqrt(38) = 0.0267, which alone would be significant. It is the smaller of two,
+    /// and so counts twice.
+    #[test]
+    fn chances_are_corrected_for_the_number_of_rivals_in_each_view_by_itself() {
+        let entries = |rivals: &[(&str, [f64; 3])]| {
+            let rivals = rivals.iter().map(|(method, accuracies)| entry(method, *accuracies, 0));
+            rivals.chain([entry("fedeq", [0.90, 0.91, 0.89], 100)]).collect::<Vec<_>>()
+        };
+        let (local, fedrep) = (("local", [0.95, 0.96, 0.97]), ("fedrep", [0.90, 0.88, 0.93]));
+        for sentence in &verdict(&entries(&[local, fedrep]))[..2] {
+            assert!(sentence.contains("6.0 points below Local (p = 0.053, not significantly different)"), "{sentence}");
+        }
+        for sentence in &verdict(&entries(&[local]))[..2] {
+            assert!(sentence.contains("6.0 points below Local (p = 0.027)"), "{sentence}");
+        }
     }
 }

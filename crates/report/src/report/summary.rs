@@ -6,10 +6,11 @@ use fedeq_core::{ClientDistance, Evaluation, Method, Quality, Result, Treatment,
 use super::line::{MethodLine, Pool, PooledRun};
 use super::table::ReportTable;
 use super::{ClientDetail, Report, RunRecord};
-use fedeq_run::compare::best;
+use crate::comparison::{EFFECT, verdict};
+use fedeq_run::compare::{Contrast, best};
 use fedeq_run::number::{bytes, count, counted, percent};
 use fedeq_run::run::Timing;
-use fedeq_run::statistics::{BEST_CORRECTED, Sample, p_value};
+use fedeq_run::statistics::{BEST_CORRECTED, Sample};
 
 /// What a person looks for first comes first: on a phone the rest is scrolled to.
 const HEADING: [&str; 14] = [
@@ -172,19 +173,13 @@ pub(super) fn unfinished(report: &Report) -> Vec<String> {
     report.runs.iter().filter(|run| !run.is_finished()).map(sentence).collect()
 }
 
-/// A sentence for every pair of lines whose difference can be tested.
+/// A sentence for every pair of lines whose difference can be tested, and what their effects mean.
 pub(super) fn contrasts(report: &Report) -> Vec<String> {
-    let sentence = |contrast: &fedeq_run::compare::Contrast| {
-        let (better, other) = (&report.lines[contrast.better].name, &report.lines[contrast.other].name);
-        let p = p_value(contrast.corrected);
-        let points = 100.0 * contrast.difference.means;
-        // Over the seeds that both have, the one with the higher mean over its own may be behind.
-        let side = if points < 0.0 { "below" } else { "above" };
-        let verdict = if contrast.is_significant() { "" } else { ", so they cannot be told apart" };
-        let (points, view, test) = (points.abs(), report.view.name(), contrast.difference.test.words());
-        format!("{better} is {points:.1} points {side} {other} (by {view}; {p}, {test}){verdict}")
-    };
-    report.contrasts.iter().map(sentence).collect()
+    let name = |place: usize| report.lines[place].name.as_str();
+    let sentence = |contrast: &Contrast| verdict(contrast, name(contrast.better), name(contrast.other), Some(report.view));
+    let sentences: Vec<String> = report.contrasts.iter().map(sentence).collect();
+    let has_effect = report.contrasts.iter().any(|contrast| contrast.difference.effect.is_some());
+    sentences.into_iter().chain(has_effect.then(|| EFFECT.to_owned())).collect()
 }
 
 /// A sentence for every line whose runs are private.
@@ -302,6 +297,6 @@ fn distances_of(run: &RunRecord) -> Option<ReportTable> {
     let mut heading = ["client", "updates", "outlier in", "clipped in", "left out in", "mean norm", "mean distance"]
         .map(str::to_owned)
         .to_vec();
-    heading.extend(liars.map(|_| "lies".to_owned()));
+    heading.extend(liars.map(|_| "malicious".to_owned()));
     Some(ReportTable { heading, rows: clients.iter().map(row).collect(), words: 1, best: Vec::new() })
 }

@@ -15,6 +15,7 @@
 //! # Layout
 //! - this file: what an experiment consists of
 //! - `read`: from a file and settings to an experiment, and back to one value a key
+//! - `filled_in`: with what files leave out since it is usual
 //! - `setting`: `key=value`; `short_form`: short names of some; `layers`: settings of several origins over each other
 //! - `registry`: every setting there is, with type, default, bounds and what it means
 //! - `refusal`: what is wrong, where, and what was perhaps meant
@@ -24,6 +25,7 @@ mod check;
 mod data;
 mod device;
 mod external;
+mod filled_in;
 mod layers;
 mod prepare;
 mod prepared;
@@ -192,7 +194,7 @@ impl Experiment {
         format!("{} on {} with {}", self.method.name(), self.data.source.name(), self.model)
     }
 
-    /// The whole experiment as a file.
+    /// The experiment as a file, which leaves out what is usual of some settings.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|error| Error::invalid(format!("the experiment cannot be written: {error}"), TOO_LARGE))
     }

@@ -1,5 +1,5 @@
 //! All that an experiment will take: time, memory, disk and bytes on the network.
-use fedeq_core::{Codec, Params, Result, Traffic, Weights, encoded_len, shared_part};
+use fedeq_core::{Codec, KnownModel, Result, Traffic, Weights, encode_model, encoded_len, shared_part};
 use fedeq_data::{Dataset, Labels, Samples, Seed};
 use serde::Serialize;
 
@@ -72,26 +72,21 @@ fn round(prepared: &Prepared) -> Result<RoundBytes> {
     let cohort = prepared.cohort()?;
     let shared = shared_part(method.algorithm(), &prepared.initial());
     let compression = plan.compression.unwrap_or_default();
-    let down = cohort as u64 * message(&shared, compression.down, HEADER);
+    let down = cohort as u64 * message(&shared, compression.down, HEADER)?;
     if let Some(secure) = plan.secure_rounds(method.algorithm(), prepared.splits.clients.len())? {
         let clients: Vec<usize> = (0..cohort).collect();
         let Traffic { up, down: keys } = secure.traffic(&clients, shared.params.count(), shared.statistics.count())?;
         return Ok(RoundBytes { up, down: down + keys });
     }
-    Ok(RoundBytes { up: cohort as u64 * message(&shared, compression.up, UPDATE_HEADER), down })
+    Ok(RoundBytes { up: cohort as u64 * message(&shared, compression.up, UPDATE_HEADER)?, down })
 }
 
 /// The bytes of weights in a message.
-fn message(weights: &Weights, codec: Option<Codec>, header: usize) -> u64 {
-    let header = " ".repeat(header);
-    match codec {
-        None => encoded_len(header, weights),
-        // How many bytes it makes does not depend on the numbers.
-        Some(codec) => {
-            let statistics = Weights { params: Params::default(), statistics: weights.statistics.clone() };
-            encoded_len(header, &statistics) + codec.encode(&weights.params, Seed::new(0)).len() as u64
-        }
-    }
+fn message(weights: &Weights, codec: Option<Codec>, header: usize) -> Result<u64> {
+    let Some(codec) = codec else { return Ok(encoded_len(" ".repeat(header), weights)) };
+    // How many bytes a codec makes hardly depends on the numbers.
+    let nothing = Weights { params: weights.params.zeros_like(), statistics: weights.statistics.clone() };
+    Ok((header + encode_model(weights, codec, &KnownModel::First(nothing), Seed::new(0))?.len()) as u64)
 }
 
 /// Memory for the data, for clients at work side by side, and for the states of the others.

@@ -97,7 +97,9 @@ fn points(setting: &SettingInfo) -> Vec<(&'static Point, Option<Value>)> {
         .experiments
         .iter()
         .filter(|(point, _)| applies(point))
-        .map(|(point, table)| (point, value_at(table, &setting.key).map(|value| setting.accepts.chosen(value))))
+        .map(|(point, table)| {
+            (point, value_at(table, &setting.key).map(|value| setting.accepts.chosen(value)).or_else(|| setting.unsaid()))
+        })
         .collect()
 }
 

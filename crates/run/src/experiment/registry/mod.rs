@@ -9,6 +9,7 @@
 //! 2. Its doc comment's first sentence is what `fedeq settings` says about it; it is written for who sets it.
 //! 3. `#[schemars(range(min = 1, max = MOST))]` are its bounds, `#[schemars(extend("exclusiveMinimum" = 0))]` one that is not included; a
 //!    setting outside of them is refused when an experiment is read. Take the constant that `validate` takes.
+//!    Of a field with `skip_serializing_if` schemars knows no default: `#[schemars(extend("default" = ..))]` says it.
 //! 4. `fedeq settings --format markdown > docs/settings.md`.
 //! 5. `cargo test --workspace --test registry` proves that the reader takes it, with that default and those bounds.
 //!
@@ -151,6 +152,11 @@ impl SettingInfo {
         if self.is_inside { self.section_default.clone() } else { given::reference(self) }
     }
 
+    /// Its value in an experiment that has it and does not say it: files leave out what is usual.
+    fn unsaid(&self) -> Option<Value> {
+        if self.is_inside || self.optional { None } else { self.section_default.clone() }
+    }
+
     /// The other values that presets give it, and where.
     pub fn given(&self) -> Vec<Given> {
         given::others(self)
@@ -182,6 +188,16 @@ pub(super) fn inner_defaults(experiment: &Table) -> impl Iterator<Item = (&'stat
         .filter(plain)
         .filter(move |setting| !is_value_of_kind(setting) && setting.applies_to(experiment))
         .filter_map(|setting| Some((setting.path.as_slice(), setting.section_default.as_ref()?)))
+}
+
+/// What an experiment has without saying it, by its paths: the usual values, which files leave out. What may be left open and is has no value.
+pub(super) fn unsaid(experiment: &Table) -> impl Iterator<Item = (&'static [String], Value)> {
+    let of_sections = SettingInfo::all().iter().filter(move |setting| setting.applies_to(experiment));
+    let of_sections = of_sections.filter_map(|setting| Some((setting.path.as_slice(), setting.unsaid()?)));
+    let is_section = move |path: &[String]| value_at(experiment, &path.join(".")).is_some_and(Value::is_table);
+    let of_inner = inner_defaults(experiment).filter(move |(path, _)| is_section(&path[..path.len() - 1]));
+    let all = of_sections.chain(of_inner.map(|(path, value)| (path, value.clone())));
+    all.filter(move |(path, _)| value_at(experiment, &path.join(".")).is_none())
 }
 
 /// All places where one of several kinds stands below its name.
