@@ -78,7 +78,7 @@ test("words sift runs by their settings, and curves follow", async () => {
   await find.fill("rho=0");
   await until("no value is so", async () => (await names()).length === 0);
   await find.fill("nothing like that");
-  await visitor.page.getByText("None of 16 runs fits").waitFor();
+  await visitor.page.getByText("None of 16 runs matches").waitFor();
   await find.fill("");
   await until("all again", async () => (await names()).length === 16);
 });

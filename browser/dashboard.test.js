@@ -81,7 +81,7 @@ test("a damaged folder has a page with a message", async () => {
   await until("its state", is("malformed"));
   await visitor.picture("malformed");
   await visitor.open("run", "../../etc");
-  await visitor.page.getByRole("alert").filter({ hasText: "no such run" }).waitFor();
+  await visitor.page.getByRole("alert").filter({ hasText: "no run of this name" }).waitFor();
 });
 
 test("curves grow while a run trains, and the clients of the round are shown", async () => {
