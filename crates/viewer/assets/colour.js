@@ -38,8 +38,9 @@ export function strokes(lines) {
     const { amount, order, drawn: place } = family;
     family.drawn += 1;
     const width = (is_crowd ? THIN : WIDTHS)[line.info.colour.strong ? "strong" : "usual"];
-    // Where shades are in order, dashes that are not would only hide it.
-    const dash = is_crowd || (order && amount > DASHES.length) ? [] : DASHES[place % DASHES.length];
+    // Where shades are in order, dashes that are not would only hide it: they tell apart what is shaded alike.
+    const turn = order && amount > DASHES.length ? order.parts.slice(0, place).filter((part) => part === order.parts[place]).length : place;
+    const dash = is_crowd ? [] : DASHES[turn % DASHES.length];
     return { ...(order ? graded(line.info.colour, order.parts[place]) : shade(line.info.colour, place, amount)), dash, width };
   });
 }

@@ -91,9 +91,10 @@ impl Legend {
         let Some(part) = self.part(at, method) else {
             return Stroke { dashes: DASHES[place % DASHES.len()], ..Stroke::of(palette::shade(own, place, alike), width) };
         };
-        // Where shades are in order, dashes that are not would only hide it.
-        let dashes = if alike > DASHES.len() { "" } else { DASHES[place % DASHES.len()] };
-        Stroke { dashes, ..Stroke::of(palette::graded(own, part), width) }
+        // Where shades are in order, dashes that are not would only hide it: they tell apart what is shaded alike.
+        let is_equal = |entry: &&LegendEntry| entry.method.as_deref() == Some(method) && entry.order == self.entries[at].order;
+        let turn = if alike > DASHES.len() { self.entries[..at].iter().filter(is_equal).count() } else { place };
+        Stroke { dashes: DASHES[turn % DASHES.len()], ..Stroke::of(palette::graded(own, part), width) }
     }
 
     /// How far a name is from the first in the order of its method, from 0 to 1; nothing where not all of them are in an order.
