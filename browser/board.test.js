@@ -78,7 +78,7 @@ test("words sift runs by their settings, and curves follow", async () => {
   await find.fill("rho=0");
   await until("no value is so", async () => (await names()).length === 0);
   await find.fill("nothing like that");
-  await visitor.page.getByText("None of 16 runs fits").waitFor();
+  await visitor.page.getByText("None of 16 runs matches").waitFor();
   await find.fill("");
   await until("all again", async () => (await names()).length === 16);
 });
@@ -206,16 +206,7 @@ test("charts say what they show, everything that can be used has a name, and no 
 });
 
 test("dragging zooms, values are read under the pointer, and the whole comes back", async () => {
-  const over = visitor.chart("Accuracy").locator(".u-over");
-  await over.scrollIntoViewIfNeeded();
-  const box = await over.boundingBox();
-  await visitor.page.mouse.move(box.x + 0.5 * box.width, box.y + 20);
-  await until("values", async () => /^round [56]: .*%/.test(await visitor.chart("Accuracy").locator(".readout").textContent()));
-  await visitor.page.mouse.move(box.x + 0.2 * box.width, box.y + 20);
-  await visitor.page.mouse.down();
-  await visitor.page.mouse.move(box.x + 0.6 * box.width, box.y + 30, { steps: 4 });
-  await visitor.page.mouse.up();
-  await until("a part", async () => (await visitor.chart("Accuracy").getAttribute("data-zoomed")) === "true");
+  await visitor.read_and_zoom("Accuracy", /^round [56]: .*%/);
   await visitor.chart("Accuracy").getByRole("button", { name: "Whole range" }).click();
   await until("the whole", async () => (await visitor.chart("Accuracy").getAttribute("data-zoomed")) === "false");
   await visitor.chart("Accuracy").locator(".plot").focus();
@@ -283,8 +274,19 @@ test("a chart is saved as SVG, PNG and CSV", async () => {
   assert.match(svg.toString(), /^<svg xmlns="http:\/\/www.w3.org\/2000\/svg".*FeDEQ, rho = 0.1 \(mean of 5 runs\).*<\/svg>$/s);
   assert.match(svg.toString(), /rotate\(-90[^>]*>Accuracy</, "what is upwards");
   assert.match(svg.toString(), /Bands: one standard deviation over runs/);
-  const [, png] = await saved("PNG");
+  const [png_name, png] = await saved("PNG");
+  assert.equal(png_name, "accuracy.png");
   assert.equal(png.subarray(1, 4).toString(), "PNG");
+  // Twice as large as the drawing, for paper; and with something on it.
+  const [, width, height] = svg.toString().match(/^<svg [^>]*width="(\d+)" height="(\d+)"/).map(Number);
+  assert.deepEqual([png.readUInt32BE(16), png.readUInt32BE(20)], [2 * width, 2 * height]);
+  const colours = await visitor.page.evaluate(async (bytes) => {
+    const image = await createImageBitmap(new Blob([new Uint8Array(bytes)], { type: "image/png" }));
+    const context = new OffscreenCanvas(image.width, image.height).getContext("2d");
+    context.drawImage(image, 0, 0);
+    return new Set(new Uint32Array(context.getImageData(0, 0, image.width, image.height).data.buffer)).size;
+  }, [...png]);
+  assert.ok(colours > 50, `${colours} colours`);
   const [, csv] = await saved("CSV");
   const lines = csv.toString().trim().split("\n");
   assert.equal(lines.length, ROUNDS + 1, "the evaluations and a heading");
@@ -336,9 +338,9 @@ test("200 runs of 400 rounds are drawn, and how long that takes is printed", asy
   const drawn = async () => {
     const begun = Date.now();
     await page.goto(address);
-    // What is out of sight is not drawn: the first chart is below 200 rows, of which fourteen are seen.
+    // What is out of sight is not drawn: the first chart is below 200 rows, of which fourteen are seen. It is looked at as soon as there is something on it.
     await page.evaluate(() => new Promise((next) => {
-      const seen = () => (document.querySelector(".curves:not([hidden])") ? next(document.querySelector(".curves").scrollIntoView()) : setTimeout(seen, 20));
+      const seen = () => (document.querySelector('figure.chart[data-title="Accuracy"]:not([hidden])') ? next(document.querySelector(".curves").scrollIntoView()) : setTimeout(seen, 20));
       seen();
     }));
     await page.waitForFunction(() => Number(document.querySelector('figure.chart[data-title="Accuracy"]')?.dataset.curves) === 200, null, { polling: 20, timeout: 60_000 });

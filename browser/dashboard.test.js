@@ -81,7 +81,7 @@ test("a damaged folder has a page with a message", async () => {
   await until("its state", is("malformed"));
   await visitor.picture("malformed");
   await visitor.open("run", "../../etc");
-  await visitor.page.getByRole("alert").filter({ hasText: "no such run" }).waitFor();
+  await visitor.page.getByRole("alert").filter({ hasText: "no run of this name" }).waitFor();
 });
 
 test("curves grow while a run trains, and the clients of the round are shown", async () => {
@@ -228,7 +228,7 @@ test("a client shows its labels, its accuracy and its head", async () => {
   await visitor.page.getByText("Samples by label").waitFor();
   const trained = await visitor.page.evaluate(async () => (await (await fetch("/api/clients?run=first")).json()).clients.find((row) => row.rounds > 1));
   await visitor.open("run", "first", "client", String(trained.client));
-  await visitor.page.getByText(`It has trained ${trained.rounds} times`).waitFor();
+  await visitor.page.getByText(`It took part in ${trained.rounds} rounds`).waitFor();
   assert.equal(await visitor.points("Accuracy"), 6);
   assert.equal(await visitor.points("Movement of the head"), trained.rounds);
   await visitor.page.getByText("Confusion matrix", { exact: true }).click();
@@ -322,6 +322,20 @@ test("the dark page has light letters and the curves' light colours on dark pape
   await visitor.picture("dark");
 });
 
-test("nothing went wrong behind the scenes", () => {
+test("all words can be read, on every view, by day and by night", async () => {
+  const views = [[], ["run", "first"], ["run", "live"], ["run", "broken"], ["run", "first", "client", "0"], ["compare", "first", "second"]];
+  for (const view of views) {
+    await visitor.open(...view);
+    await visitor.page.locator("h1").waitFor();
+    for (const colorScheme of ["light", "dark"]) {
+      await visitor.page.emulateMedia({ colorScheme });
+      assert.deepEqual(await visitor.pale(), [], `${view.join("/")} in the ${colorScheme}`);
+    }
+  }
+});
+
+test("nothing went wrong behind the scenes, and nothing came from elsewhere", () => {
   assert.deepEqual(visitor.errors, []);
+  assert.ok(visitor.requests.length > 5);
+  assert.deepEqual(visitor.requests.filter((url) => !url.startsWith(visitor.address) && !url.startsWith("blob:")), []);
 });

@@ -11,8 +11,9 @@ const folder = mkdtempSync(join(tmpdir(), "fedeq-logic-"));
 const assets = resolve(dirname(fileURLToPath(import.meta.url)), "../crates/viewer/assets");
 writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
 for (const module of readdirSync(assets).filter((name) => name.endsWith(".js"))) writeFileSync(join(folder, module), readFileSync(join(assets, module)));
-globalThis.matchMedia = () => ({ matches: false });
-const { shades_text, strokes } = await import(join(folder, "colour.js"));
+const night = { matches: false };
+globalThis.matchMedia = (query) => (query.includes("dark") ? night : { matches: false });
+const { shades_text, strokes, theme } = await import(join(folder, "colour.js"));
 const { short_labels } = await import(join(folder, "labels.js"));
 const { ABSCISSAE, EACH, SEEDS, at_the_end, curve_of, full_name, lines_of, sample, seconds_until, smoothed } = await import(join(folder, "lines.js"));
 const { joined_columns, value_at } = await import(join(folder, "columns.js"));
@@ -34,7 +35,7 @@ function run(name, method, settings, accuracies, state = "finished", seed = 0) {
 
 const LOCAL = { of: (story) => story.evaluations.round.map((round, index) => [round, story.evaluations.local[index]]).filter(([, y]) => y != null) };
 
-/** Cases that Rust's tests read too (`crates/run/src/compare/label.rs`, `crates/report/src/figure`). */
+/** Cases that Rust's tests read too (`crates/run/src/compare/label.rs`, `crates/report/src/figure/legend.rs`). */
 const shared = JSON.parse(readFileSync(resolve(dirname(fileURLToPath(import.meta.url)), "cases.json"), "utf8"));
 
 test("labels are those of comparisons and reports", () => {
@@ -82,6 +83,42 @@ test("lines of a method are its colour in shades and dashes, also where there is
   }
 });
 
+test("several lines of a method have the shades and dashes that they have in figures", () => {
+  for (const { what, method, light, settings, shades, dashes } of shared.shades) {
+    const drawn = strokes(settings.map((one) => ({ info: { method, seed: 0, colour: { light, dark: light } }, members: [{ story: { settings: one } }] })));
+    assert.deepEqual(drawn.map((stroke) => stroke.light), shades, what);
+    assert.deepEqual(drawn.map(({ dash }) => dash.join(" ")), dashes, what);
+  }
+});
+
+test("a method whose colour says so is drawn broader, also among many lines, where all are thin", () => {
+  const line = (method, strong) => ({ info: { method, colour: { light: "#0047d6", dark: "#5aa9ff", strong } } });
+  const widths = (others) => new Set(strokes([line("new", true), ...Array(others).fill(line("old", false))]).map(({ width }) => width));
+  for (const others of [3, 300]) {
+    const [strong, usual] = [...widths(others)];
+    assert.ok(strong > usual, `${strong} and ${usual}`);
+  }
+  assert.ok([...widths(300)].every((width) => width <= 1), "broader lines take a canvas many times as long");
+});
+
+/** How light a colour is, from 0 to 1, as the guidelines for contrast define it. */
+function luminance(colour) {
+  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255).map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+test("the numbers beside the axes of charts can be read, by day and by night", () => {
+  for (const is_dark of [false, true]) {
+    night.matches = is_dark;
+    const { paper, ink, soft } = theme();
+    for (const letters of [ink, soft]) {
+      const [low, high] = [luminance(letters), luminance(paper)].sort((a, b) => a - b);
+      assert.ok((high + 0.05) / (low + 0.05) >= 4.5, `${letters} on ${paper}`);
+    }
+  }
+  night.matches = false;
+});
+
 test("unfinished runs are not put together with finished ones, and a line says what it stands for", () => {
   const [line] = lines_of([run("a", "x", {}, [0.1, 0.5]), run("b", "x", {}, [0.9], "killed", 1), run("c", "x", {}, [0.2, 0.7], "finished", 2)], SEEDS);
   assert.deepEqual(line.pooled.map(({ row }) => row.run), ["a", "c"]);
@@ -124,8 +161,8 @@ test("columns that begin late are joined to those before them", () => {
   assert.equal(value_at({ round: [1, 5, 9], a: [10, 50, 90] }, 7, (at) => at("a")), 50);
 });
 
-test("scores that nobody tells are not told, and scatter is that of a sample", () => {
-  assert.deepEqual([score(null, 3), score(null, null), score(0, 3)], ["not told", "–", "0.0\u00a0%"]);
+test("scores that no client reports are said to be missing, and scatter is that of a sample", () => {
+  assert.deepEqual([score(null, 3), score(null, null), score(0, 3)], ["not reported", "–", "0.0\u00a0%"]);
   assert.equal(scattered(sample([0.8, 0.9]), percent), "85.0 ±\u00a07.1\u00a0%");
   assert.equal(sample([null, undefined, NaN]), null);
 });

@@ -56,14 +56,14 @@ after(async () => {
 test("it opens from disk with every part and a table of contents", async () => {
   await visitor.chart("Accuracy").waitFor();
   const parts = await visitor.page.locator(".contents a").allTextContents();
-  for (const part of ["Summary", "Results side by side", "Curves", "Clients", "Time and memory", "Settings that differ", "Runs", "Confusion matrices", "How to do it again"]) assert.ok(parts.includes(part), `${part} is not in ${parts}`);
+  for (const part of ["Summary", "Results side by side", "Curves", "Clients", "Time and memory", "Settings that differ", "Runs", "Confusion matrices", "How to reproduce it"]) assert.ok(parts.includes(part), `${part} is not in ${parts}`);
   await visitor.page.locator(".contents a", { hasText: "Confusion matrices" }).click();
   await until("it is in sight", () => visitor.page.locator("#confusion").evaluate((node) => node.getBoundingClientRect().top < innerHeight));
   await visitor.page.evaluate(() => scrollTo(0, 0));
   await visitor.picture("report");
 });
 
-test("unfinished runs are marked and put together with nobody, and a score that nobody tells is not told", async () => {
+test("unfinished runs are marked and put together with nobody, and a score that no client reports is said to be missing", async () => {
   const results = visitor.page.locator("section", { has: visitor.page.locator("#results") }).locator("tbody tr");
   await until("the lines", async () => (await results.count()) === 5);
   const rows = await results.allTextContents();
@@ -72,8 +72,8 @@ test("unfinished runs are marked and put together with nobody, and a score that 
   const called = (await results.locator(".named").allTextContents()).map((text) => text.trim());
   const summary = visitor.page.locator("section", { has: visitor.page.locator("#summary") });
   assert.deepEqual((await summary.locator("tbody th").allTextContents()).sort(), called.sort());
-  assert.ok(rows.some((text) => /Local, batch_size = 9.*not told/.test(text)), String(rows));
-  assert.equal(await visitor.page.locator('tr[data-run="silent"] td[data-label="Accuracy, local"]').textContent(), "not told");
+  assert.ok(rows.some((text) => /Local, batch_size = 9.*not reported/.test(text)), String(rows));
+  assert.equal(await visitor.page.locator('tr[data-run="silent"] td[data-label="Accuracy, local"]').textContent(), "not reported");
   assert.match(await visitor.page.getByRole("note").textContent(), /was killed before its end: 5 of 8 rounds are over/);
   assert.match(await visitor.page.locator('tr[data-run^="fedeq <"]').textContent(), /killed/);
 });
@@ -125,12 +125,12 @@ test("the same clients stand side by side for each line, the least accurate firs
   await table.waitFor();
   const lines = (await visitor.page.locator(".legend.shared li").allTextContents()).map((text) => text.replace(/ \(.*| unfinished.*/, "").trim());
   const heads = await table.locator("thead th").allTextContents();
-  assert.deepEqual(heads.slice(0, 3), ["Client", "Holds (samples)", "Train"]);
+  assert.deepEqual(heads.slice(0, 3), ["Client", "Most frequent labels (samples)", "Train"]);
   const shown = heads.slice(3);
   // One run of Local has another batch size and seed: that tells the two lines apart, and it has other clients.
   const names = ["FeDEQ", "FedAvg", "FedRep", "Local, batch_size = 10"];
   assert.deepEqual([...shown].sort(), [...names].sort());
-  await section.getByText("Runs of seed 0 alone: the seed draws who holds what").waitFor();
+  await section.getByText("Runs of seed 0 alone: the seed also draws which samples each client has").waitFor();
   await section.getByText("1 line without a run of these clients is not shown: Local, batch_size = 9.").waitFor();
   assert.ok(names.every((name) => shown.includes(name)) && shown.every((name) => lines.includes(name)), `${shown} of ${lines}`);
   // What the summaries say, read without the page. Under another seed another client has that name.
@@ -212,7 +212,7 @@ test("a run of it has a page of its own, and the way back", async () => {
   await visitor.page.locator("table.runs").getByRole("link", { name: "fedeq-0" }).click();
   await until("its curves", async () => (await visitor.points("Accuracy")) === 8);
   assert.equal(await visitor.page.getByRole("button", { name: "Stop" }).count(), 0);
-  await visitor.page.getByText("The experiment, with every choice").click();
+  await visitor.page.getByText("The experiment, with all settings").click();
   await until("its settings", async () => (await visitor.page.locator(".settings pre").textContent()).includes("[plan]"));
   await visitor.page.getByRole("link", { name: "Report" }).click();
   await visitor.at();
@@ -242,6 +242,21 @@ test("two runs of it are compared, with their matrices", async () => {
   await until("two matrices", async () => (await visitor.page.locator("table.confusion").count()) === 2);
   await visitor.page.getByRole("link", { name: "Report" }).click();
   await visitor.at();
+});
+
+test("values are read under the pointer, and dragging zooms, without a server", async () => {
+  await visitor.page.setViewportSize({ width: 1200, height: 900 });
+  await visitor.read_and_zoom("Accuracy", /^round [45]: .*%/);
+  await visitor.chart("Accuracy").locator(".u-over").dblclick();
+  await until("the whole", async () => (await visitor.chart("Accuracy").getAttribute("data-zoomed")) === "false");
+});
+
+test("all words of it can be read, by day and by night", async () => {
+  for (const colorScheme of ["light", "dark"]) {
+    await visitor.page.emulateMedia({ colorScheme });
+    assert.deepEqual(await visitor.pale(), [], colorScheme);
+  }
+  await visitor.page.emulateMedia({ colorScheme: "light" });
 });
 
 test("it is printed with pictures that are drawn for paper, no wider than it", async () => {

@@ -181,6 +181,54 @@ export class Visitor {
     return Number(await this.chart(title).getAttribute("data-curves"));
   }
 
+  /** Reads a chart's values under the pointer, in its middle, and drags across a part of it. */
+  async read_and_zoom(title, values) {
+    // What is out of sight is not drawn.
+    await this.chart(title).scrollIntoViewIfNeeded();
+    const over = this.chart(title).locator(".u-over");
+    await over.scrollIntoViewIfNeeded();
+    const box = await over.boundingBox();
+    await this.page.mouse.move(box.x + 0.5 * box.width, box.y + 20);
+    await until(`values like ${values}`, async () => values.test(await this.chart(title).locator(".readout").textContent()));
+    await this.page.mouse.move(box.x + 0.2 * box.width, box.y + 20);
+    await this.page.mouse.down();
+    await this.page.mouse.move(box.x + 0.6 * box.width, box.y + 30, { steps: 4 });
+    await this.page.mouse.up();
+    await until("a part is seen", async () => (await this.chart(title).getAttribute("data-zoomed")) === "true");
+  }
+
+  /** The words of the page whose contrast with what is behind them is below what the guidelines ask for, of all that can be used. */
+  pale() {
+    return this.page.evaluate(() => {
+      const context = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+      // Whatever way a colour is written in: as it is painted over another.
+      const painted = (colours) => {
+        for (const colour of colours) {
+          context.fillStyle = colour;
+          context.fillRect(0, 0, 1, 1);
+        }
+        return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3);
+      };
+      const luminance = (channels) => {
+        const [red, green, blue] = channels.map((value) => value / 255).map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+      };
+      const behind = (node) => (node ? [...behind(node.parentElement), getComputedStyle(node).backgroundColor] : ["white"]);
+      const least = ({ fontSize, fontWeight }) => (parseFloat(fontSize) >= 24 || (parseFloat(fontSize) >= 18.66 && Number(fontWeight) >= 700) ? 3 : 4.5);
+      const found = new Set();
+      const words = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+      while (words.nextNode()) {
+        const [text, node] = [words.currentNode.textContent.trim(), words.currentNode.parentElement];
+        if (!text || !node.checkVisibility({ opacityProperty: true, visibilityProperty: true }) || node.closest(":disabled, script, style, .unseen, .dim")) continue;
+        const [paper, style] = [behind(node), getComputedStyle(node)];
+        const [low, high] = [luminance(painted(paper)), luminance(painted([...paper, style.color]))].sort((a, b) => a - b);
+        const contrast = (high + 0.05) / (low + 0.05);
+        if (contrast < least(style)) found.add(`${node.tagName} ${node.className}: ${contrast.toFixed(2)}: ${text.slice(0, 40)}`);
+      }
+      return [...found];
+    });
+  }
+
   /** The tables that are wider than their frames, at a width of the screen. */
   async wide_tables(width) {
     await this.page.setViewportSize({ width, height: 900 });

@@ -30,14 +30,14 @@ pub(super) enum Followed {
 /// Follows the list of runs, and some of them closely.
 pub(super) fn follow(index: Arc<RunIndex>, followed: Followed) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let patience = index.patience;
-    let reader = Reader { index, followed, told: BTreeMap::new(), list: String::new() };
+    let reader = Reader { index, followed, told: BTreeMap::new(), list: String::new(), step: Step::List };
     let stream = unfold((Some(reader), VecDeque::new()), |(mut reader, mut ready)| async move {
         while ready.is_empty() {
-            let (back, news) = reader?.read_beside().await?;
-            (reader, ready) = (Some(back), news);
-            if ready.is_empty() {
+            let (back, events) = reader?.read_beside().await?;
+            if events.is_empty() && back.step == Step::List {
                 tokio::time::sleep(EVERY).await;
             }
+            (reader, ready) = (Some(back), events);
         }
         ready.pop_front().map(|event| (Ok(event), (reader, ready)))
     });
@@ -51,6 +51,14 @@ struct Reader {
     followed: Followed,
     told: BTreeMap<String, Told>,
     list: String,
+    step: Step,
+}
+
+/// What is read next. The list goes out before the news of its runs are put together: a page draws the one while the other comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    List,
+    News,
 }
 
 #[derive(Default)]
@@ -63,22 +71,31 @@ impl Reader {
     /// Reads files on a thread where that holds up nobody.
     async fn read_beside(mut self) -> Option<(Self, VecDeque<Event>)> {
         let reading = tokio::task::spawn_blocking(move || {
-            let news = self.read();
-            (self, news)
+            let events = self.read();
+            (self, events)
         });
         reading.await.ok()
     }
 
     fn read(&mut self) -> VecDeque<Event> {
-        let mut events = VecDeque::new();
-        let list = text(&self.index.rows());
-        if list != self.list {
-            events.push_back(Event::default().event("runs").data(&list));
-            self.list = list;
+        match self.step {
+            Step::List => {
+                self.step = Step::News;
+                self.list().into_iter().collect()
+            }
+            Step::News => {
+                self.step = Step::List;
+                self.news().chunks(TOGETHER).map(|news| Event::default().event("stories").data(text(&news))).collect()
+            }
         }
-        let news = self.news();
-        events.extend(news.chunks(TOGETHER).map(|news| Event::default().event("stories").data(text(&news))));
-        events
+    }
+
+    /// The list, if it has changed.
+    fn list(&mut self) -> Option<Event> {
+        let list = text(&self.index.rows());
+        let is_new = list != self.list;
+        self.list = list;
+        is_new.then(|| Event::default().event("runs").data(&self.list))
     }
 
     fn news(&mut self) -> Vec<News> {

@@ -77,7 +77,8 @@ impl Dashboard {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
             let seats = Seats::new(tokio::net::TcpListener::from_std(listener)?, self.patience);
-            let index = RunIndex::new(self.folder, self.program, self.patience);
+            let index = Arc::new(RunIndex::new(self.folder, self.program, self.patience));
+            read_ahead(&index);
             let router = route::router(index, Guard::new(address, self.token));
             let service = router.into_make_service_with_connect_info::<Clock>();
             let serving = std::pin::pin!(axum::serve(seats, service).into_future());
@@ -87,6 +88,12 @@ impl Dashboard {
         };
         runtime().and_then(|runtime| runtime.block_on(work)).map_err(failed)
     }
+}
+
+/// Reads the runs before somebody asks for them: until a browser has opened, most of that is done. Nobody waits for this thread, also at the end.
+fn read_ahead(index: &Arc<RunIndex>) {
+    let index = Arc::clone(index);
+    std::thread::spawn(move || index.names());
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {

@@ -21,7 +21,7 @@ use fedeq_run::run::RunFolder;
 use fedeq_viewer::{client_confusion, client_views, clients};
 
 /// All there is to ask for.
-pub(super) fn router(index: RunIndex, guard: Guard) -> Router {
+pub(super) fn router(index: Arc<RunIndex>, guard: Guard) -> Router {
     // An experiment says where its data is. In a folder that others write to, that may be a file which only the owner of this process may read; so its class names are
     // shown to nobody but who was given the token.
     let matrices = if guard.asks_for_token() { get(confusion) } else { get(no_confusion) };
@@ -37,7 +37,7 @@ pub(super) fn router(index: RunIndex, guard: Guard) -> Router {
         .route("/api/act", post(act))
         .layer(from_fn_with_state(Arc::new(guard), check))
         .layer(from_fn(hold_clock))
-        .with_state(Arc::new(index))
+        .with_state(index)
 }
 
 /// Points a curve of one client.

@@ -252,7 +252,7 @@ fn scores_that_no_client_tells_are_not_shown_as_zeros() {
     fs::write(&path, summary.to_string()).expect("writable");
     let text = String::from_utf8(succeed(fedeq(&folder).args(["compare", "runs"])).stdout).expect("UTF-8");
     let row = text.lines().find(|line| line.starts_with("FedAvg")).expect("a row");
-    assert_eq!(row.matches("not told").count(), 4, "{row}");
+    assert_eq!(row.matches("not reported").count(), 4, "{row}");
     let csv = String::from_utf8(succeed(fedeq(&folder).args(["compare", "runs", "--csv"])).stdout).expect("UTF-8");
     let row = csv.lines().find(|line| line.starts_with("fedavg")).expect("a row");
     assert!(row.contains(",1,1,,,,,,,,,"), "{row}");

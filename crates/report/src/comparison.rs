@@ -296,7 +296,7 @@ fn escaped(text: &str) -> String {
 pub fn percents(sample: &Sample) -> String {
     if sample.count == 0 {
         // No client tells its scores.
-        return "not told".into();
+        return "not reported".into();
     }
     let mean = format!("{:.1}", 100.0 * sample.mean);
     if sample.count < 2 { mean } else { format!("{mean} ± {:.1}", 100.0 * sample.deviation) }

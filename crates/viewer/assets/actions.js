@@ -3,9 +3,9 @@ import { element, say } from "./dom.js";
 import { ask } from "./live.js";
 
 const DEEDS = {
-  pause: { label: "Pause", when: ["running"], done: "Pausing after the clients at work." },
-  resume: { label: "Resume", when: ["paused", "stopped", "killed", "failed"], done: "Going on." },
-  stop: { label: "Stop", when: ["running", "paused"], done: "Stopping after the clients at work." },
+  pause: { label: "Pause", when: ["running"], done: "Pausing once the clients in training have finished." },
+  resume: { label: "Resume", when: ["paused", "stopped", "killed", "failed"], done: "Resuming." },
+  stop: { label: "Stop", when: ["running", "paused"], done: "Stopping once the clients in training have finished." },
 };
 
 /** The buttons of a run, and `show(row)`, which keeps them to what can be done. */

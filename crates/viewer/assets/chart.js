@@ -17,7 +17,7 @@ export const BANDED = 6;
 /** A figure `{ title, note, format, log, zero, most, floor }`; `draw(series)` takes `[{ key, name, points, stroke }]`, where points are `{ x, y, low, high }`. `named`: whether it has a legend of its own. */
 export class Chart {
   constructor(figure, { named = true, onhover = () => {} } = {}) {
-    Object.assign(this, { figure, named, onhover, series: [], cursor: null, zoomed: null, axis: null, log: { x: false, y: false }, lit: null, subject: "", plotted: null, is_visible: false, is_stale: true });
+    Object.assign(this, { figure, named, onhover, series: [], cursor: null, zoomed: null, axis: null, log: { x: false, y: false }, lit: null, subject: "", plotted: null, shape: "", extent: null, is_visible: false, is_stale: true });
     this.legend = element("ul", { class: "legend", hidden: !named });
     this.readout = element("p", { class: "readout", role: "status" });
     this.numbers = element("details", { class: "numbers", ontoggle: () => this.tabulate() }, element("summary", {}, "Numbers"));
@@ -50,19 +50,18 @@ export class Chart {
 
   /** Draws curves over an axis `{ name, label, format }`; which axes are logarithmic, `{ x, y }`, on top of what the figure says. What is not above zero has no place on a logarithmic axis. */
   draw(all, axis, log = { x: false, y: false }) {
-    const before = this.shape_of();
     const series = log.x ? all.map((one) => ({ ...one, points: one.points.filter(({ x }) => x > 0) })) : all;
     // FeDEQ on top of the others.
     this.series = series.filter((one) => one.points.length > 0).sort((a, b) => a.stroke.width - b.stroke.width);
     if (axis !== this.axis || log.x !== this.log.x) this.zoomed = null;
-    Object.assign(this, { axis, log: { x: log.x, y: log.y || Boolean(this.figure.log) } });
+    Object.assign(this, { axis, log: { x: log.x, y: log.y || Boolean(this.figure.log) }, extent: null });
     this.node.hidden = this.series.length === 0;
     this.node.dataset.curves = this.series.length;
     this.node.dataset.points = this.series[0]?.points.length ?? 0;
     this.node.dataset.abscissa = axis.label;
     this.label();
     if (this.node.hidden) this.raze();
-    else if (this.plotted && this.is_visible && !this.is_stale && before === this.shape_of()) this.refresh();
+    else if (this.plotted && this.is_visible && !this.is_stale && this.shape === this.shape_of()) this.refresh();
     else this.build();
     this.tabulate();
   }
@@ -103,6 +102,7 @@ export class Chart {
     this.raze();
     const width = this.plot.clientWidth;
     if (width === 0 || this.node.hidden) return;
+    this.shape = this.shape_of();
     this.plotted = new uPlot(this.options(width), this.data());
     this.plot.append(this.plotted.root);
     this.plotted.over.addEventListener("pointermove", (event) => this.point(event));
@@ -183,11 +183,22 @@ export class Chart {
     return range(this.series.flatMap(({ points }) => [points[0].x, points.at(-1).x]), { log: this.log.x });
   }
 
-  /** The ranges that are seen now. */
+  /** The ranges that are seen now, found once for all who ask. */
   ranges() {
+    this.extent ??= this.found_ranges();
+    return this.extent;
+  }
+
+  found_ranges() {
     const across = this.zoomed ?? this.whole_range();
-    const inside = this.series.flatMap(({ points }) => (this.zoomed ? points.filter(({ x }) => x >= across[0] && x <= across[1]) : points));
-    const values = inside.flatMap(({ y, low, high }) => (low === undefined ? [y] : [y, low, high]));
+    const values = [];
+    for (const { points } of this.series) {
+      for (const { x, y, low, high } of points) {
+        if (x < across[0] || x > across[1]) continue;
+        values.push(y);
+        if (low !== undefined) values.push(low, high);
+      }
+    }
     // A zoom is for details: there the axis need not begin at zero.
     const up = range(values, { ...(this.zoomed ? {} : this.figure), log: this.log.y });
     return { x: across, y: up };
@@ -214,6 +225,7 @@ export class Chart {
   zoom(part) {
     const whole = this.whole_range();
     this.zoomed = part && part[1] > part[0] ? [Math.max(part[0], whole[0]), Math.min(part[1], whole[1])] : null;
+    this.extent = null;
     if (this.plotted) this.rescale();
   }
 

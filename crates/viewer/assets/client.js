@@ -18,9 +18,9 @@ const CLIENT_FIGURES = [
 export function client_page(run, which) {
   const title = element("h1", {}, `Client ${which}`);
   const hint = element("p", { class: "hint", role: "status" }, "Reading ...");
-  const labels = element("section", { "aria-labelledby": "labels" }, element("h2", { id: "labels" }, "What it holds"), element("div"));
+  const labels = element("section", { "aria-labelledby": "labels" }, element("h2", { id: "labels" }, "Its data"), element("div"));
   const charts = CLIENT_FIGURES.map((figure) => new Chart(figure));
-  const curves = element("section", { "aria-labelledby": "history" }, element("h2", { id: "history" }, "Its history"), element("div", { class: "grid" }, charts.map((chart) => chart.node)));
+  const curves = element("section", { "aria-labelledby": "history" }, element("h2", { id: "history" }, "Over rounds"), element("div", { class: "grid" }, charts.map((chart) => chart.node)));
   const way = way_to([[[], source.is_live ? "Runs" : "Report"], [["run", run], run]], `client ${which}`);
   const others = element("nav", { class: "others", "aria-label": "Other clients" });
   const confusion = confusion_details(run, which);
@@ -61,22 +61,22 @@ export function client_page(run, which) {
     const known = row?.info;
     row = rows.find((one) => one.run === run);
     if (row) confusion.show(row);
-    else say(hint, `There is no run ${run} (any more).`);
+    else say(hint, `There is no run ${run}; it may have been removed.`);
     if (!known) draw();
   };
   return { title: `Client ${which} of ${run}`, names: [run], node, runs, stories, leave: () => charts.forEach((chart) => chart.remove()) };
 }
 
 function sentence({ unseen, rounds, holds }) {
-  const samples = holds ? `${counted(holds.train.samples, "training sample")}, ${count(holds.test.samples)} to test with` : "Only the client knows its samples";
+  const samples = holds ? `${counted(holds.train.samples, "training sample")}, ${counted(holds.test.samples, "test sample")}` : "Sample counts are known to the client alone";
   if (unseen) return `${samples}. It was not part of training; its accuracy is in the run's summary.`;
-  return `${samples}. It has trained ${rounds === 1 ? "once" : `${count(rounds)} times`}.`;
+  return `${samples}. It took part in ${counted(rounds, "round")}.`;
 }
 
 /** How many samples of each label. */
 function holdings(classes, { holds }) {
-  if (!holds) return element("p", {}, "Its samples have never been here.");
-  if (classes.length === 0) return element("p", {}, "Its samples do not have one label each.");
+  if (!holds) return element("p", {}, "This client's data is on its own device.");
+  if (classes.length === 0) return element("p", {}, "Its samples do not have a single label each.");
   const held = classes.map((name, index) => ({ name, train: holds.train.by_class[index], test: holds.test.by_class[index] }));
   const rows = held.filter((row) => row.train + row.test > 0);
   const most = Math.max(1, ...rows.map((row) => row.train));

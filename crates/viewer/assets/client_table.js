@@ -12,7 +12,7 @@ const is_outlier = ({ apart }) => apart != null && apart.outlier > 1 && 2 * apar
 
 /** Columns of runs that note how far clients are from each other. */
 const APART = [
-  { title: "Distance to the aggregate, last", text: (row) => (row.apart ? number(row.apart.distance) : ""), number: true },
+  { title: "Last distance to the aggregate", text: (row) => (row.apart ? number(row.apart.distance) : ""), number: true },
   { title: "Outlier", text: (row) => (row.apart ? `${count(row.apart.outlier)} of ${counted(row.apart.rounds, "round")}` : ""), number: true },
 ];
 
@@ -29,7 +29,7 @@ export function client_table(run) {
   const shown = (row) => (source.has_client(run, row.client) ? link(["run", run, "client", row.client], name(row)) : name(row));
   const columns = [
     { title: "Client", text: (row) => marked(row, shown(row)) },
-    { title: "Holds (samples)", text: labels_text },
+    { title: "Most frequent labels (samples)", text: labels_text },
     { title: "Train", text: (row) => count(row.samples), number: true },
     { title: "Test", text: (row) => count(row.test), number: true },
     { title: "Labels", text: (row) => count(row.labels), number: true },

@@ -22,7 +22,15 @@ export function last_of(columns, name) {
   return null;
 }
 
-/** Points `[round, value]` where there is a value; `value(at)` gets a function from names to values of the line. */
+/** Points `[round, value]` where a column has a value. */
+export function points_in(columns, name) {
+  const [rounds, values] = [columns.round ?? [], columns[name] ?? []];
+  const points = [];
+  for (let index = 0; index < values.length; index += 1) if (values[index] != null) points.push([rounds[index], values[index]]);
+  return points;
+}
+
+/** The same of what `value(at)` makes of several columns; it gets a function from names to values of the line. */
 export function points_of(columns, value) {
   const points = [];
   for (let index = 0; index < height(columns); index += 1) {

@@ -44,7 +44,7 @@ export function curves_section() {
 
 /** What bands are, and why most are not drawn. */
 function bands_text(lines) {
-  return lines.length > BANDED ? `${BANDS} Of so many lines, that of the one that is pointed at.` : BANDS;
+  return lines.length > BANDED ? `${BANDS} With more than ${BANDED} lines, only the line that is pointed at has its band.` : BANDS;
 }
 
 /** Nothing where all values are zero; of a share that is worth seeing, too. */

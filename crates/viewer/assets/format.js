@@ -40,7 +40,7 @@ export function counted(amount, thing) {
 
 /** A score, which clients may keep to themselves: `evaluated` says that it was asked for. */
 export function score(value, evaluated) {
-  return value == null && evaluated ? "not told" : percent(value);
+  return value == null && evaluated ? "not reported" : percent(value);
 }
 
 /** A moment, given in seconds since 1970: day and minute, in the reader's time. */

@@ -34,7 +34,7 @@ export function results_section() {
 }
 
 function results_table(lines) {
-  const none = (line) => (line.pooled.length > 0 ? "not told" : "–");
+  const none = (line) => (line.pooled.length > 0 ? "not reported" : "–");
   const column = (measure) => ({ title: measure.title, number: true, text: (line) => {
     const found = at_the_end(line, measure);
     return measure.score ? scattered(found, measure.format, none(line)) : measure.format(found?.mean);
@@ -63,11 +63,11 @@ export function cost_section() {
     const columns = [
       { title: "Line", text: full_name },
       ...Object.entries(PHASES).map(phase),
-      { title: "One client's work, memory", number: true, text: (line) => bytes(over(line, (story) => last_of(story.timings, "client_memory"))) },
+      { title: "One client's training, memory", number: true, text: (line) => bytes(over(line, (story) => last_of(story.timings, "client_memory"))) },
       { title: "Process, memory", number: true, text: (line) => bytes(over(line, (story) => last_of(story.timings, "memory"))) },
       { title: "Solver steps", number: true, text: (line) => number(over(line, (story) => last_of(story.rounds, "steps"))) },
     ];
-    replace(place, framed("Time and memory", table("Seconds by phase, summed over clients that may work side by side; means over runs", columns, timed)));
+    replace(place, framed("Time and memory", table("Seconds by phase, summed over clients, which may train in parallel; means over runs", columns, timed)));
   };
   return { node, show };
 }

@@ -85,7 +85,7 @@ export function seconds_until({ timings }, round) {
 export function curve_of(line, measure, abscissa, figure, smoothing) {
   // Before the first evaluation there are rounds to be seen, of whoever has them.
   const stories = (line.pooled.length > 0 ? line.pooled : line.members.slice(0, 1)).map(({ story }) => story);
-  if (stories.length === 1) return smoothed(measure.of(stories[0]).map(([round, y]) => ({ x: abscissa.at(stories[0], round), y })).filter(({ x }) => x != null), smoothing).map(({ x, y }) => ({ x, y }));
+  if (stories.length === 1) return smoothed(placed(measure.of(stories[0]), stories[0], abscissa), smoothing);
   const by_round = new Map();
   for (const story of stories) {
     for (const [round, y] of measure.of(story)) {
@@ -103,6 +103,16 @@ export function curve_of(line, measure, abscissa, figure, smoothing) {
     points.push({ x, y: mean, deviation });
   }
   return smoothed(points, smoothing).map(({ x, y, deviation }) => ({ x, y, ...band(y, deviation, figure) }));
+}
+
+/** The points of one run over an abscissa, where its journals say where a round is. */
+function placed(measured, story, abscissa) {
+  const points = [];
+  for (const [round, y] of measured) {
+    const x = abscissa.at(story, round);
+    if (x != null) points.push({ x, y });
+  }
+  return points;
 }
 
 function band(y, deviation, { floor = -Infinity, ceiling = Infinity }) {

@@ -1,12 +1,12 @@
 // What can be measured of a run, and which measures make a figure.
-import { height, last_of, points_of } from "./columns.js";
+import { height, last_of, points_in, points_of } from "./columns.js";
 import { bytes, number, percent, seconds } from "./format.js";
 
-const of_rounds = (name) => (story) => points_of(story.rounds, (at) => at(name));
-const of_evaluations = (name) => (story) => points_of(story.evaluations, (at) => at(name));
-const of_timings = (name) => (story) => points_of(story.timings, (at) => at(name));
+const of_rounds = (name) => ({ rounds }) => points_in(rounds, name);
+const of_evaluations = (name) => ({ evaluations }) => points_in(evaluations, name);
+const of_timings = (name) => ({ timings }) => points_in(timings, name);
 /** The shared model or, where nothing is shared, the only one. */
-const shared_or_own = (name) => (story) => points_of(story.evaluations, (at) => at(`shared${name}`) ?? (story.evaluations.shared ? null : at(`local${name}`)));
+const shared_or_own = (name) => ({ evaluations }) => points_in(evaluations, `${evaluations.shared ? "shared" : "local"}${name}`);
 const not_zero = (measure) => (story) => measure(story).filter(([, y]) => y !== 0);
 
 /** Every measure gives points `[round, value]` of a story. */
@@ -43,10 +43,10 @@ export const MEASURES = {
   down: { name: "to clients", of: of_rounds("down") },
   sent: { name: "both ways", of: (story) => points_of(story.rounds, (at) => at("up") + at("down")) },
   memory: { name: "whole process", of: of_timings("memory") },
-  client_memory: { name: "one client's work", of: of_timings("client_memory") },
-  gpu_memory: { name: "held", of: of_timings("gpu_memory") },
-  gpu_peak: { name: "at most", of: of_timings("gpu_peak") },
-  gpu_work: { name: "at work", of: of_timings("gpu_work") },
+  client_memory: { name: "one client's training", of: of_timings("client_memory") },
+  gpu_memory: { name: "allocated", of: of_timings("gpu_memory") },
+  gpu_peak: { name: "peak", of: of_timings("gpu_peak") },
+  gpu_work: { name: "utilisation", of: of_timings("gpu_work") },
   train: { name: "training", of: of_timings("train") },
   evaluate: { name: "evaluation", of: of_timings("evaluate") },
 };
@@ -64,18 +64,18 @@ export const FIGURES = [
   { title: "Augmented Lagrangian", note: "sum over clients", measures: ["lagrangian"], format: number },
   { title: "Stationarity", note: "gradients", measures: ["stationarity", "head_gradient"], format: number, log: true },
   { title: "Privacy spent", note: "epsilon, all rounds so far", measures: ["epsilon"], ...amount },
-  { title: "Solver steps", note: "a sample", measures: ["steps"], ...amount },
-  { title: "Solver residual", note: "relative, a sample", measures: ["residual"], format: number, log: true },
+  { title: "Solver steps", note: "per sample", measures: ["steps"], ...amount },
+  { title: "Solver residual", note: "relative, mean over samples", measures: ["residual"], format: number, log: true },
   { title: "Samples not converged", measures: ["unconverged"], ...share },
   { title: "Solves that started warm", measures: ["warm"], ...share },
   { title: "Norm of changes", note: "of what clients sent", measures: ["norm", "norm_largest", "bound"], format: number, log: true },
   { title: "Distance to the aggregate", note: "of what clients sent", measures: ["distance", "distance_largest"], format: number, log: true },
-  { title: "Outliers", note: "updates beyond the median by three deviations", measures: ["outliers", "clipped", "left_out"], ...amount },
+  { title: "Outliers", note: "updates more than three standard deviations above the median", measures: ["outliers", "clipped", "left_out"], ...amount },
   { title: "Bytes sent so far", measures: ["up", "down"], ...amount, format: bytes },
   { title: "Peak memory", measures: ["memory", "client_memory"], ...amount, format: bytes },
   { title: "Memory of the GPU", measures: ["gpu_memory", "gpu_peak"], ...amount, format: bytes },
-  { title: "GPU at work", note: "share of the time", measures: ["gpu_work"], ...share },
-  { title: "Seconds a round", measures: ["train", "evaluate"], ...amount, format: seconds },
+  { title: "GPU utilisation", note: "share of the time", measures: ["gpu_work"], ...share },
+  { title: "Seconds per round", measures: ["train", "evaluate"], ...amount, format: seconds },
 ];
 
 /** The figures in which several runs are laid over each other: all by the same model of their clients. */
@@ -91,7 +91,7 @@ export const COMPARISONS = [
   { title: "Stationarity", measure: "stationarity", format: number, log: true },
   { title: "Gradient of the heads", measure: "head_gradient", format: number, log: true },
   { title: "Privacy spent", note: "epsilon", measure: "epsilon", ...amount },
-  { title: "Solver steps", note: "a sample", measure: "steps", ...amount },
+  { title: "Solver steps", note: "per sample", measure: "steps", ...amount },
   { title: "Relative residual", note: "of solves", measure: "residual", format: number, log: true },
   { title: "Samples not converged", measure: "unconverged", ...share },
   { title: "Norm of changes", note: "median of a round", measure: "norm", ...amount },
@@ -102,7 +102,7 @@ export const COMPARISONS = [
   { title: "Outliers", note: "updates of a round", measure: "outliers", ...amount },
   { title: "Bytes sent so far", measure: "sent", ...amount, format: bytes },
   { title: "Peak memory", measure: "memory", ...amount, format: bytes },
-  { title: "Seconds of training a round", measure: "train", ...amount, format: seconds },
+  { title: "Seconds of training per round", measure: "train", ...amount, format: seconds },
 ];
 
 /** The phases of the work, and the seconds each has taken so far. */

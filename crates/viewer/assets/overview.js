@@ -25,7 +25,7 @@ export function overview(names = null) {
   const toc = contents(node);
   if (is_close) node.prepend(toc.node);
   node.prepend(...title(names));
-  let [rows, stories, due, took] = [[], new Map(), false, 0];
+  let [rows, stories, due, took, ended] = [[], new Map(), false, 0, 0];
   const draw = () => {
     due = false;
     const begun = performance.now();
@@ -33,11 +33,12 @@ export function overview(names = null) {
     const entries = wanted.map((row) => ({ row, story: stories.get(row.run) }));
     parts.show(entries);
     toc.show();
-    took = performance.now() - begun;
+    ended = performance.now();
+    took = ended - begun;
   };
   // Many changes are drawn once, and what takes long to draw is not drawn all the time.
   const soon = () => {
-    if (!due) setTimeout(draw, Math.min(took, 500));
+    if (!due) setTimeout(draw, Math.max(0, ended + Math.min(took, 500) - performance.now()));
     due = true;
   };
   const [unwatch, forget_theme] = [watch(soon), on_theme(soon)];

@@ -44,7 +44,7 @@ export function report_closing() {
   if (!report) return [];
   const more = report.tables.map((given, index) => section(`given-${index}`, given.title, given_table(given)));
   const commands = element("pre", { tabindex: "0" }, report.commands);
-  const again = section("again", "How to do it again", element("p", {}, `Carried out by ${report.programs}. The same experiment, version and seed give the same numbers, whatever the number of cores.`), commands);
-  const left_out = report.left_out.length > 0 && element("p", { class: "note" }, `Left out for the size of the file: ${report.left_out.join("; ")}. `, element("code", {}, "fedeq dashboard"), " shows all of it.");
+  const again = section("again", "How to reproduce it", element("p", {}, `Run by ${report.programs}. The same experiment, version and seed give the same numbers, whatever the number of cores.`), commands);
+  const left_out = report.left_out.length > 0 && element("p", { class: "note" }, `Left out to keep the file small: ${report.left_out.join("; ")}. `, element("code", {}, "fedeq dashboard"), " shows all of it.");
   return [...more, left_out, again].filter(Boolean);
 }

@@ -47,7 +47,7 @@ export function run_page(name) {
     judged = news;
   };
   const runs = (rows) => {
-    row = rows.find((one) => one.run === name) ?? { run: name, state: "malformed", problem: "There is no such run (any more)." };
+    row = rows.find((one) => one.run === name) ?? { run: name, state: "malformed", problem: "There is no run of this name; it may have been removed." };
     show();
   };
   const stories = (all) => {
@@ -100,7 +100,7 @@ function run_head(name) {
 function alarm() {
   const text = element("span");
   const advice = " Allow more solver steps, lower the learning rate, or keep the cell contractive.";
-  const node = element("p", { class: "notice warn", role: "alert", hidden: true }, element("strong", {}, "The solver struggles. "), text, advice);
+  const node = element("p", { class: "notice warn", role: "alert", hidden: true }, element("strong", {}, "The solver is not converging. "), text, advice);
   const show = (_, story) => {
     const found = solver_health(story)?.alarm;
     node.hidden = !found;
@@ -126,7 +126,7 @@ function health() {
     node.hidden = !found;
     if (!found) return;
     const { steps, residual, unconverged } = found;
-    say(text, `${number(steps)} steps a sample, relative residual ${number(residual)}, ${percent(unconverged)} of samples not converged (mean of the last rounds).`);
+    say(text, `${number(steps)} steps per sample, relative residual ${number(residual)}, ${percent(unconverged)} of samples not converged (mean of the last rounds).`);
   };
   return { node, show };
 }
@@ -158,7 +158,7 @@ function time_by_phase() {
   const rows = new Map();
   const body = element("tbody");
   const heading = element("tr", {}, ["Phase", "", "Time"].map((title, index) => element("th", { scope: "col", class: index === 2 && "number" }, title)));
-  const caption = element("caption", {}, "So far, summed over clients, which may work side by side");
+  const caption = element("caption", {}, "So far, summed over clients, which may train in parallel");
   const phased = element("table", { class: "phases" }, caption, element("thead", {}, heading), body);
   const node = element("section", { "aria-labelledby": "time" }, element("h2", { id: "time" }, "Time by phase"), phased);
   const show = (_, story) => {
@@ -194,6 +194,6 @@ function experiment_text(name) {
       say(text, error.message);
     }
   };
-  const details = element("details", { class: "settings", ontoggle: read }, element("summary", {}, "The experiment, with every choice"), text);
+  const details = element("details", { class: "settings", ontoggle: read }, element("summary", {}, "The experiment, with all settings"), text);
   return { node: details };
 }

@@ -51,8 +51,8 @@ export function runs_table(onhover = () => {}) {
 
 /** Why there is nothing to be seen. */
 function emptiness(entries) {
-  if (entries.length > 0) return `None of ${counted(entries.length, "run")} fits. Clear the words under Find, or show the hidden ones.`;
-  return source.is_live ? "No runs here yet. `fedeq run` makes one; it will appear by itself." : "There are no runs in this report.";
+  if (entries.length > 0) return `None of ${counted(entries.length, "run")} matches. Clear the words under Find, or show hidden runs.`;
+  return source.is_live ? "No runs here yet. Start one with `fedeq run`: it will appear here." : "There are no runs in this report.";
 }
 
 /** Finding, choosing, hiding, and more columns. */

@@ -10,7 +10,7 @@ import { source } from "./source.js";
 const MOST_LINES = 24;
 const FIRST_SHOWN = 12;
 const VIEWS = { local: "clients' own models", shared: "the shared model" };
-const SORTED = { title: "Accuracy of clients, sorted", note: "from the worst to the best", format: percent, zero: true, floor: 0, ceiling: 1 };
+const SORTED = { title: "Accuracy of clients, sorted", note: "least accurate first", format: percent, zero: true, floor: 0, ceiling: 1 };
 const SHARE_OF_CLIENTS = { name: "clients up to", label: "share of clients", format: percent };
 
 /** What a client holds, in a few words. */
@@ -76,7 +76,7 @@ export function clients_section(onhover) {
 
 /** Which clients these are. */
 function clients_text({ seed, seeds, apart }) {
-  const whose = seed === null ? "Means over seeds: the owners of the data are the clients, the same under every seed." : `Runs of seed ${seed}${seeds.length > 1 ? " alone" : ""}: the seed draws who holds what, so that under another seed the same name is another client.`;
+  const whose = seed === null ? "Means over seeds: the owners of the data are the clients, the same under every seed." : `Runs of seed ${seed}${seeds.length > 1 ? " alone" : ""}: the seed also draws which samples each client has, so under another seed the same name is another client.`;
   const left_out = apart.length > 0 ? ` ${counted(apart.length, "line")} without a run of these clients ${apart.length === 1 ? "is" : "are"} not shown: ${apart.map(({ label }) => label).join("; ")}.` : "";
   return `${whose}${left_out}`;
 }
@@ -122,7 +122,7 @@ function clients_table(lines, rows) {
   };
   const columns = [
     { title: "Client", text: ({ name }) => name },
-    { title: "Holds (samples)", text: ({ client }) => labels_text(client) },
+    { title: "Most frequent labels (samples)", text: ({ client }) => labels_text(client) },
     { title: "Train", number: true, text: ({ client }) => count(client.samples) },
     ...lines.map((line) => ({ title: line.name, number: true, text: cell(line) })),
   ];

@@ -3,7 +3,7 @@ import { element } from "./dom.js";
 
 const STATES = {
   running: ["▶", ""],
-  paused: ["❚❚", "It waits where it is until it is resumed."],
+  paused: ["❚❚", "It is paused and continues when it is resumed."],
   finished: ["✓", ""],
   stopped: ["■", "It was stopped. Resume continues from its last checkpoint."],
   failed: ["✕", "It ended with an error. Resume tries again from its last checkpoint, once the reason is gone."],

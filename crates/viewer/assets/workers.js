@@ -9,13 +9,13 @@ const TASKS = {
   train: "Training",
   evaluate: "Evaluation",
   measure: "Evaluation with theory",
-  finish: "The last step of the method",
-  adopt: "Adapting to clients that were not part of training",
+  finish: "Final step of the method",
+  adopt: "Adaptation of unseen clients",
 };
 
 /** The panel, and `show(activity, state)`. */
 export function workers(run) {
-  const title = element("h2", { id: "workers" }, "Clients at work");
+  const title = element("h2", { id: "workers" }, "Clients of this round");
   const sentence = element("p", { class: "hint" });
   const tiles = element("ul", { class: "tiles" });
   const node = element("section", { "aria-labelledby": "workers" }, title, sentence, tiles);

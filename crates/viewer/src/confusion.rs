@@ -1,4 +1,4 @@
-//! Confusion matrices: a client's model is asked about all that the client is evaluated by.
+//! Confusion matrices: a client's model predicts all samples that the client is evaluated by.
 use std::collections::{BTreeMap, BTreeSet};
 
 use fedeq_core::{Error, Result, View};
@@ -37,9 +37,9 @@ pub struct ClientConfusion {
 /// The confusion matrix of a client of a finished run, or of the least accurate one; by the model that the method is evaluated by if nobody says by which. The run's
 /// data must be where it was.
 pub fn client_confusion(folder: &RunFolder, client: Option<usize>, view: Option<View>) -> Result<ClientConfusion> {
-    // Models may have been thrown away to save room.
+    // Models may have been discarded to save room.
     if folder.summary()?.is_some() && !folder.checkpoints().is_dir() {
-        return Err(Error::invalid("the models of this run were not kept", "carry it out again without throwing them away"));
+        return Err(Error::invalid("the models of this run were not kept", "run it again and keep its models"));
     }
     let accuracies = LastAccuracies::of(folder)?;
     let found = || accuracies.worst(view.unwrap_or(accuracies.view));
@@ -55,14 +55,14 @@ pub fn client_confusion(folder: &RunFolder, client: Option<usize>, view: Option<
 }
 
 impl ClientConfusion {
-    /// Asks a client's model about all it is evaluated by.
+    /// Has a client's model predict all samples it is evaluated by.
     pub fn of(trained: &Trained, client: usize, view: View, accuracy: Option<f64>) -> Result<Self> {
         let prepared = trained.prepared();
-        let questions = PredictionInputs::test_samples(prepared, client)?;
+        let samples = PredictionInputs::test_samples(prepared, client)?;
         let model = trained.model_in(client, view)?;
-        let answers = predict(prepared, &model, &questions)?;
+        let predictions = predict(prepared, &model, &samples)?;
         let pairs: Vec<(String, String)> =
-            answers.into_iter().filter_map(|answer| Some((answer.expected?, answer.class))).collect();
+            predictions.into_iter().filter_map(|found| Some((found.expected?, found.class))).collect();
         Ok(Self { client, name: model.name, view, accuracy, matrix: Confusion::counted(&pairs, &order(&prepared.dataset)) })
     }
 }

@@ -1,4 +1,4 @@
-//! What curves are drawn from: rounds, evaluations and timings as columns, without what only a drill-down needs.
+//! What curves are drawn from: rounds, evaluations and timings as columns, of which the page reads every one; what only a drill-down needs is not among them.
 use std::collections::VecDeque;
 
 use fedeq_core::{DistanceSummary, Evaluation, Result, Round};
@@ -7,12 +7,10 @@ use fedeq_run::run::{Tail, Timing};
 use super::columns::Columns;
 use super::evaluation_line::{EvaluationLine, QualityLine, QualityPoint};
 
-const ROUND: [&str; 21] = [
+const ROUND: [&str; 19] = [
     "round",
-    "clients",
     "loss",
     "gap",
-    "rho",
     "epsilon",
     "steps",
     "residual",
@@ -31,15 +29,13 @@ const ROUND: [&str; 21] = [
     "bound",
 ];
 
-const EVALUATION: [&str; 16] = [
+const EVALUATION: [&str; 14] = [
     "round",
     "local",
     "local_worst",
-    "local_deviation",
     "local_loss",
     "shared",
     "shared_worst",
-    "shared_deviation",
     "shared_loss",
     "gap",
     "dual_norm",
@@ -50,22 +46,8 @@ const EVALUATION: [&str; 16] = [
     "head_gradient",
 ];
 
-const TIMING: [&str; 14] = [
-    "round",
-    "spent",
-    "train",
-    "solve",
-    "backward",
-    "update",
-    "server",
-    "communicate",
-    "evaluate",
-    "memory",
-    "client_memory",
-    "gpu_memory",
-    "gpu_peak",
-    "gpu_work",
-];
+const TIMING: [&str; 9] =
+    ["round", "spent", "train", "evaluate", "memory", "client_memory", "gpu_memory", "gpu_peak", "gpu_work"];
 
 /// What the journals of a run say, as curves.
 pub struct Curves {
@@ -163,10 +145,8 @@ fn of_round(round: &Round) -> [Option<f64>; ROUND.len()] {
     let far = |part: fn(&DistanceSummary) -> f64| apart.as_ref().map(part);
     [
         Some((round.round + 1) as f64),
-        Some(round.cohort.len() as f64),
         round.training_loss(),
         round.cohort_gap(),
-        round.rho,
         round.privacy.map(|privacy| privacy.epsilon),
         means.map(|[steps, ..]| steps),
         means.map(|[_, residual, _]| residual),
@@ -194,11 +174,9 @@ fn of_evaluation(line: &EvaluationLine, last: &LastEvaluation) -> [Option<f64>; 
         Some(line.round as f64),
         of(local, |point| point.accuracy),
         of(local, |point| point.worst),
-        of(local, |point| point.deviation),
         of(local, |point| point.loss),
         of(shared, |point| point.accuracy),
         of(shared, |point| point.worst),
-        of(shared, |point| point.deviation),
         of(shared, |point| point.loss),
         Some(line.gap),
         Some(line.dual_norm),
@@ -218,11 +196,6 @@ fn of_timing(timing: &Timing, spent: f64) -> [Option<f64>; TIMING.len()] {
         Some(timing.round as f64),
         Some(spent),
         Some(timing.train),
-        Some(timing.solve),
-        Some(timing.backward),
-        Some(timing.update),
-        Some(timing.server),
-        Some(timing.communicate),
         (timing.evaluate > 0.0).then_some(timing.evaluate),
         timing.peak_memory.map(|bytes| bytes as f64),
         (client_memory > 0).then_some(client_memory as f64),
@@ -230,4 +203,18 @@ fn of_timing(timing: &Timing, spent: f64) -> [Option<f64>; TIMING.len()] {
         device.map(|used| used.peak_memory as f64),
         device.map(|used| used.utilisation),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_reads_every_column_that_it_is_told() {
+        let script = &*crate::page::SCRIPT;
+        // Of the round alone it always knows where it is.
+        for name in ROUND.iter().chain(&EVALUATION).chain(&TIMING).filter(|name| **name != "round") {
+            assert!(script.contains(&format!("\"{name}\"")), "`{name}` is sent for nothing");
+        }
+    }
 }

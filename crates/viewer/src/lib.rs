@@ -8,7 +8,7 @@
 //! - [`Curves`]: its journals as columns of numbers, `columns` and `thinned`: of any length with a bounded number of points
 //! - [`news`]: what is sent of a run to somebody who has been told some of it
 //! - [`clients`] and [`client_views`]: its clients; [`client_confusion`]: what their models confuse
-//! - [`method_colour`]: one colour a method everywhere
+//! - [`method_colour`]: one colour a method everywhere; [`orders`]: by what its lines are shaded
 //! - [`page`]: the page itself, kept in `assets`
 mod client;
 mod columns;
@@ -16,6 +16,7 @@ mod confusion;
 mod curves;
 mod evaluation_line;
 pub mod news;
+mod order;
 pub mod page;
 mod palette;
 mod run_info;
@@ -27,6 +28,7 @@ pub use columns::ColumnSlice;
 pub use confusion::{ClientConfusion, Confusion, client_confusion};
 pub use curves::Curves;
 pub use evaluation_line::QualityPoint;
+pub use order::{LineSettings, orders};
 pub use palette::{MethodColour, method_colour};
 pub use run_info::RunInfo;
 pub use run_view::{RunRow, RunView};

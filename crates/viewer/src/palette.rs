@@ -8,15 +8,17 @@ pub struct MethodColour {
     pub light: &'static str,
     /// On dark paper.
     pub dark: &'static str,
+    /// Whether its lines are drawn broader than those of others.
+    pub strong: bool,
 }
 
 const fn colour(light: &'static str, dark: &'static str) -> MethodColour {
-    MethodColour { light, dark }
+    MethodColour { light, dark, strong: false }
 }
 
-/// Colours that can be told apart with any colour vision come first.
-const NAMED: [(&str, MethodColour); 15] = [
-    ("fedeq", colour("#0047d6", "#5aa9ff")),
+/// Colours that can be told apart with any colour vision come first. Every method has one; the paper's is the strongest, and no other method shares it.
+const NAMED: &[(&str, MethodColour)] = &[
+    ("fedeq", MethodColour { strong: true, ..colour("#0047d6", "#5aa9ff") }),
     ("fedavg", colour("#c65300", "#ff9a52")),
     ("fedrep", colour("#00875f", "#3fd0a2")),
     ("ditto", colour("#b3569b", "#e79cc6")),
@@ -33,7 +35,7 @@ const NAMED: [(&str, MethodColour); 15] = [
     ("moon", colour("#3f7d4e", "#8fce9d")),
 ];
 
-/// The colour of a method, by its name in settings. One that has none of its own shares that of another, always the same.
+/// The colour of a method, by its name in settings. One that is not known here, of another version of this program, shares that of another, always the same.
 pub fn method_colour(method: &str) -> MethodColour {
     let others = NAMED.len() - 1;
     let letters = method.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
@@ -49,10 +51,20 @@ mod tests {
 
     #[test]
     fn every_method_there_is_has_a_colour_of_its_own() {
-        let known = fedeq_core::Method::NAMES;
-        let colours: BTreeSet<&str> = known.iter().map(|name| method_colour(name).light).collect();
-        assert!(colours.len() >= known.len().min(NAMED.len()), "{colours:?}");
-        assert!(NAMED.iter().all(|(name, _)| known.contains(name)), "only methods have one");
-        assert_ne!(method_colour("new"), method_colour("fedeq"), "no other method has FeDEQ's");
+        let known: BTreeSet<&str> = fedeq_core::Method::NAMES.into_iter().collect();
+        let named: BTreeSet<&str> = NAMED.iter().map(|(name, _)| *name).collect();
+        assert_eq!(named, known, "give every method a colour in `NAMED`, and nothing else");
+        let distinct = |colour_of: fn(&MethodColour) -> &'static str| {
+            NAMED.iter().map(|(_, colour)| colour_of(colour)).collect::<BTreeSet<_>>().len()
+        };
+        let amounts = [distinct(|colour| colour.light), distinct(|colour| colour.dark)];
+        assert_eq!(amounts, [known.len(); 2], "two methods share a colour");
+    }
+
+    #[test]
+    fn one_method_is_drawn_stronger_than_the_others() {
+        let strong: Vec<&str> = NAMED.iter().filter(|(_, colour)| colour.strong).map(|(name, _)| *name).collect();
+        assert_eq!(strong, ["fedeq"]);
+        assert_ne!(method_colour("new"), method_colour("fedeq"), "what is not known does not pass for it");
     }
 }

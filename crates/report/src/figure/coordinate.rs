@@ -1,6 +1,5 @@
 //! From values to places along an axis.
-use super::axis::{Axis, AxisScale, Unit};
-use super::ticks::{Ticks, step};
+use super::axis::{Axis, AxisScale, Ticks, Unit, step};
 
 /// An axis that knows its ends and its marks.
 #[derive(Clone, Debug)]

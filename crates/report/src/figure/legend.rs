@@ -17,6 +17,8 @@ struct LegendEntry {
     name: String,
     /// Whose colour it has; no method's where series of this name are of several methods, or of none.
     method: Option<String>,
+    /// By which number it is put in order among those of its method.
+    order: Option<f64>,
     /// Which colour of the palette was chosen for it.
     place: Option<usize>,
     stroke: Stroke,
@@ -62,6 +64,7 @@ impl Legend {
             Some(known) => {
                 known.is_seen |= entry.is_seen;
                 known.method = known.method.take().filter(|method| entry.method.as_ref() == Some(method));
+                known.order = known.order.filter(|order| entry.order == Some(*order));
             }
         }
     }
@@ -81,11 +84,27 @@ impl Legend {
     }
 
     fn stroke_of_method(&self, at: usize, method: &str) -> Stroke {
-        let count = |entries: &[LegendEntry]| entries.iter().filter(|entry| entry.method.as_deref() == Some(method)).count();
-        let (place, alike) = (count(&self.entries[..at]), count(&self.entries));
-        let width = if method == "fedeq" { STRONG } else { USUAL };
-        let colour = palette::shade(palette::of_method(method), place, alike);
-        Stroke { dashes: DASHES[place % DASHES.len()], ..Stroke::of(colour, width) }
+        let of_method = |entries: &[LegendEntry]| entries.iter().filter(|entry| entry.method.as_deref() == Some(method)).count();
+        let (place, alike) = (of_method(&self.entries[..at]), of_method(&self.entries));
+        let (own, is_strong) = palette::of_method(method);
+        let width = if is_strong { STRONG } else { USUAL };
+        let Some(part) = self.part(at, method) else {
+            return Stroke { dashes: DASHES[place % DASHES.len()], ..Stroke::of(palette::shade(own, place, alike), width) };
+        };
+        // Where shades are in order, dashes that are not would only hide it: they tell apart what is shaded alike.
+        let is_equal = |entry: &&LegendEntry| entry.method.as_deref() == Some(method) && entry.order == self.entries[at].order;
+        let turn = if alike > DASHES.len() { self.entries[..at].iter().filter(is_equal).count() } else { place };
+        Stroke { dashes: DASHES[turn % DASHES.len()], ..Stroke::of(palette::graded(own, part), width) }
+    }
+
+    /// How far a name is from the first in the order of its method, from 0 to 1; nothing where not all of them are in an order.
+    fn part(&self, at: usize, method: &str) -> Option<f64> {
+        let alike = self.entries.iter().filter(|entry| entry.method.as_deref() == Some(method));
+        let mut numbers: Vec<f64> = alike.map(|entry| entry.order).collect::<Option<_>>()?;
+        numbers.sort_by(f64::total_cmp);
+        numbers.dedup();
+        let place = numbers.iter().position(|number| Some(*number) == self.entries[at].order)?;
+        (numbers.len() > 1).then(|| place as f64 / (numbers.len() - 1) as f64)
     }
 
     /// Of a colour that no name before it has, and dashed where there is none.
@@ -149,6 +168,7 @@ impl LegendEntry {
         Self {
             name: series.name.clone(),
             method: series.method.clone(),
+            order: series.order,
             place: None,
             stroke: Stroke { dashes, ..Stroke::of(palette::series(0), USUAL) },
             swatch,
@@ -160,6 +180,7 @@ impl LegendEntry {
         Self {
             name: series.name.clone(),
             method: None,
+            order: None,
             place: series.colour,
             stroke: Stroke::of(palette::series(0), USUAL),
             swatch: Swatch::Box,
@@ -179,6 +200,10 @@ impl LegendEntry {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::Value;
+
     use super::*;
     use crate::figure::{Axis, Plot};
 
@@ -196,12 +221,57 @@ mod tests {
     #[test]
     fn lines_of_a_method_are_shades_and_dashes_of_its_colour() {
         let legend = legend(&[&[("rho = 1", "fedeq"), ("FedRep", "fedrep"), ("rho = 2", "fedeq"), ("rho = 3", "fedeq")]]);
-        let own = palette::of_method("fedeq");
+        let (own, _) = palette::of_method("fedeq");
         let pens: Vec<Stroke> = ["rho = 1", "rho = 2", "rho = 3"].map(|name| legend.pen(name)).to_vec();
         let expected: Vec<Colour> = (0..3).map(|place| palette::shade(own, place, 3)).collect();
         assert_eq!(pens.iter().map(|pen| pen.colour).collect::<Vec<_>>(), expected);
         assert_eq!(pens.iter().map(|pen| pen.dashes).collect::<Vec<_>>(), DASHES[..3]);
-        assert_eq!(legend.pen("FedRep"), Stroke::of(palette::of_method("fedrep"), USUAL));
+        assert_eq!(legend.pen("FedRep"), Stroke::of(palette::of_method("fedrep").0, USUAL));
+    }
+
+    /// The cases are the page's too: `browser/cases.json`, read by `browser/logic.test.js`.
+    #[test]
+    fn several_lines_of_a_method_have_the_shades_and_dashes_that_they_have_on_the_page() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../browser/cases.json");
+        let cases: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("cases")).expect("JSON");
+        let texts = |value: &Value| value.as_array().expect("a list").iter().map(text).collect::<Vec<_>>();
+        for case in cases["shades"].as_array().expect("a list") {
+            let method = text(&case["method"]);
+            let settings: Vec<BTreeMap<String, String>> = case["settings"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .map(|line| serde_json::from_value(line.clone()).expect("settings"))
+                .collect();
+            let orders = fedeq_viewer::orders(&settings.iter().map(|settings| (method.as_str(), settings)).collect::<Vec<_>>());
+            let names: Vec<String> = (0..settings.len()).map(|line| line.to_string()).collect();
+            let series = names
+                .iter()
+                .zip(orders)
+                .map(|(name, order)| Series::line(name, vec![(0.0, 1.0)]).of_method(&method).in_order(order));
+            let plot = Plot { series: series.collect(), ..Plot::default() };
+            let legend = Legend::of(&Figure::new("figure", "Figure", vec![plot.into()]));
+            let pens: Vec<Stroke> = names.iter().map(|name| legend.pen(name)).collect();
+            let shades: Vec<String> = pens.iter().map(|pen| pen.colour.hex()).collect();
+            assert_eq!(shades, texts(&case["shades"]), "{}", case["what"]);
+            assert_eq!(pens.iter().map(|pen| pen.dashes).collect::<Vec<_>>(), texts(&case["dashes"]), "{}", case["what"]);
+        }
+    }
+
+    fn text(value: &Value) -> String {
+        value.as_str().expect("a text").to_owned()
+    }
+
+    #[test]
+    fn a_name_that_stands_for_several_numbers_is_in_no_order() {
+        let series = |name: &str, order: f64| Series::line(name, vec![(0.0, 1.0)]).of_method("fedeq").in_order(Some(order));
+        let panel =
+            |lines: [(&str, f64); 2]| Plot { series: lines.map(|(name, order)| series(name, order)).to_vec(), ..Plot::default() };
+        let figure = |second| Figure::new("figure", "Figure", vec![panel([("a", 2.0), ("b", 1.0)]).into(), panel(second).into()]);
+        let own = palette::of_method("fedeq").0;
+        let colours = |figure: &Figure| ["a", "b"].map(|name| Legend::of(figure).pen(name).colour);
+        assert_eq!(colours(&figure([("a", 2.0), ("b", 1.0)])), [1.0, 0.0].map(|part| palette::graded(own, part)));
+        assert_eq!(colours(&figure([("a", 2.0), ("b", 5.0)])), [0, 1].map(|place| palette::shade(own, place, 2)));
     }
 
     #[test]

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! # Layout
-//! - `axis`: what is measured along an axis; `panel`: what stands in a panel
-//! - `coordinate`, `ticks`: from values to places on an axis; `field`: both axes of a panel
+//! - `axis`: what is measured along an axis, and the round numbers beside it; `panel`: what stands in a panel
+//! - `coordinate`: from values to places on an axis; `field`: both axes of a panel
 //! - `legend`, `palette`: names and colours
 //! - `sheet`: a figure on its drawing; `plot`, `bars`, `heat`: one panel of each kind
 //! - `output`: SVG and PNG files
@@ -31,11 +31,10 @@ mod palette;
 mod panel;
 mod plot;
 mod sheet;
-mod ticks;
 
+pub(crate) use axis::round_step;
 pub use axis::{Axis, AxisScale, Unit};
 pub use panel::{BarSeries, Bars, Heat, HeatCell, Mark, Panel, Plot, Series};
-pub(crate) use ticks::round_step;
 
 /// A figure: one or several panels, side by side.
 #[derive(Clone, Debug, Default, PartialEq)]

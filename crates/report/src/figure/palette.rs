@@ -1,5 +1,6 @@
 //! Colours of series and methods.
 use crate::drawing::Colour;
+use fedeq_viewer::{MethodColour, method_colour};
 
 /// Told apart with any colour vision (after Okabe and Ito, without their yellow, too pale for a line on white).
 const SERIES: [Colour; 8] = [
@@ -16,14 +17,24 @@ const SERIES: [Colour; 8] = [
 /// How lines of a method are told apart beside their shades: lengths of dashes and gaps in turn.
 pub(super) const DASHES: [&str; 4] = ["", "7 4", "2 3", "10 3 2 3"];
 
-/// The colour that a method has everywhere.
-pub(super) fn of_method(method: &str) -> Colour {
-    let text = fedeq_viewer::method_colour(method).light;
+/// The colour that a method has everywhere, and whether its lines are drawn broader than those of others.
+pub(super) fn of_method(method: &str) -> (Colour, bool) {
+    let MethodColour { light, strong, .. } = method_colour(method);
+    (parsed(light), strong)
+}
+
+fn parsed(text: &str) -> Colour {
     let part = |at: usize| text.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok()).unwrap_or(0);
     Colour([part(1), part(3), part(5)])
 }
 
-/// The colour of one of several lines of a method: the first has the method's own, those after it lighter and deeper ones in turn, the further the more.
+/// The colour of one of several lines of a method that are in an order, by how far it is from the first of them, from 0 to 1: from light to deep.
+pub(super) fn graded(colour: Colour, part: f64) -> Colour {
+    let far = (2.0 * part - 1.0).abs();
+    if part < 0.5 { mixed(colour, 255.0, 0.6 * far) } else { mixed(colour, 0.0, 0.55 * far) }
+}
+
+/// The colour of one of several lines of a method that are in none: the first has the method's own, those after it lighter and deeper ones in turn, the further the more.
 pub(super) fn shade(colour: Colour, place: usize, alike: usize) -> Colour {
     if place == 0 {
         return colour;
@@ -52,20 +63,9 @@ mod tests {
 
     #[test]
     fn a_method_has_the_colour_that_it_has_on_the_page() {
-        assert_eq!(of_method("fedeq").hex(), fedeq_viewer::method_colour("fedeq").light);
-    }
-
-    /// The cases are the page's too: `browser/cases.json`.
-    #[test]
-    fn several_lines_of_a_method_have_the_shades_that_they_have_on_the_page() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../browser/cases.json");
-        let cases: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).expect("cases")).expect("JSON");
-        for case in cases["shades"].as_array().expect("a list") {
-            let expected: Vec<&str> =
-                case["shades"].as_array().expect("a list").iter().filter_map(serde_json::Value::as_str).collect();
-            let colour = of_method(case["method"].as_str().expect("a method"));
-            let shades: Vec<String> = (0..expected.len()).map(|place| shade(colour, place, expected.len()).hex()).collect();
-            assert_eq!(shades, expected);
+        for method in fedeq_core::Method::NAMES {
+            let (colour, strong) = of_method(method);
+            assert_eq!((colour.hex().as_str(), strong), (method_colour(method).light, method == "fedeq"));
         }
     }
 }

@@ -40,6 +40,8 @@ pub struct Series {
     pub labels: Vec<String>,
     /// The method whose colour it has, by its name in settings, several of a method in shades of it; without one, the next of the palette that is free.
     pub method: Option<String>,
+    /// The number by which it is put in order among several of its method: where all have one, their shades go from light to deep in it.
+    pub order: Option<f64>,
     /// Whether its line is dashed.
     pub dashed: bool,
 }
@@ -154,6 +156,11 @@ impl Series {
     /// With the colour that a method has everywhere.
     pub fn of_method(self, method: impl Into<String>) -> Self {
         Self { method: Some(method.into()), ..self }
+    }
+
+    /// With the number by which it is put in order among those of its method, if there is one.
+    pub fn in_order(self, order: Option<f64>) -> Self {
+        Self { order, ..self }
     }
 
     /// How far a point scatters.

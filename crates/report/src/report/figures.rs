@@ -23,6 +23,15 @@ fn curve(name: &str, points: impl IntoIterator<Item = Point>) -> Series {
     series.with_spread(points.iter().map(|(_, sample)| sample.deviation).collect())
 }
 
+/// The curve of a line, in its colour.
+fn line_curve(line: &MethodLine, points: impl IntoIterator<Item = Point>) -> Series {
+    coloured(line, curve(&line.name, points))
+}
+
+fn coloured(line: &MethodLine, series: Series) -> Series {
+    series.of_method(&line.method).in_order(line.order)
+}
+
 /// Whether there is anything to be seen: a value that is not zero.
 fn says_something(series: &[Series]) -> bool {
     series.iter().flat_map(|series| &series.points).any(|(_, y)| y.is_finite() && *y != 0.0)
@@ -66,7 +75,7 @@ fn accuracy_over_rounds(report: &Report) -> Vec<Plot> {
             line.over_evaluations(&report.runs, |evaluation| evaluation.quality(view).known().map(|quality| quality.mean));
         let series = curve(name, points.into_iter().map(|(round, sample)| (round as f64, sample)));
         // The curves of a single line are its views, not methods.
-        if name == line.name { series.of_method(&line.method) } else { series }
+        if name == line.name { coloured(line, series) } else { series }
     };
     if let [line] = &report.lines[..] {
         let shares = report.runs.iter().filter_map(|run| run.last()).any(|evaluation| evaluation.shared.is_some());
@@ -87,7 +96,7 @@ fn accuracy_over_megabytes(report: &Report) -> Vec<Plot> {
             .over_evaluations(&report.runs, |evaluation| evaluation.quality(report.view).known().map(|_| megabytes(evaluation)));
         let reached =
             line.over_evaluations(&report.runs, |evaluation| evaluation.quality(report.view).known().map(|quality| quality.mean));
-        curve(&line.name, sent.into_values().map(|sample| sample.mean).zip(reached.into_values())).of_method(&line.method)
+        line_curve(line, sent.into_values().map(|sample| sample.mean).zip(reached.into_values()))
     };
     let axis = Axis::new("megabytes sent in both directions, so far").starting_at(0.0);
     vec![accuracy_plot(called(report.view), axis, report.lines.iter().map(sent_and_reached).collect())]
@@ -141,8 +150,8 @@ fn sorted(lines: &[MethodLine], runs: &[RunRecord], view: View) -> Figure {
         let mut accuracies = accuracies(line, runs, view);
         accuracies.sort_by(f64::total_cmp);
         let share = |place: usize| (place as f64 + 0.5) / accuracies.len() as f64;
-        Series::line(&line.name, accuracies.iter().enumerate().map(|(place, accuracy)| (share(place), *accuracy)).collect())
-            .of_method(&line.method)
+        let points = accuracies.iter().enumerate().map(|(place, accuracy)| (share(place), *accuracy)).collect();
+        coloured(line, Series::line(&line.name, points))
     };
     let x = Axis::percent("clients, from the worst to the best").between(0.0, 1.0);
     let series = lines.iter().map(curve).collect();
@@ -196,7 +205,7 @@ fn consensus(report: &Report) -> Vec<Figure> {
     let over_evaluations = OVER_EVALUATIONS.into_iter().map(|(name, title, axis, measure)| {
         let series = report.lines.iter().map(|line| {
             let points = line.over_evaluations(&report.runs, measure);
-            curve(&line.name, points.into_iter().map(|(round, sample)| (round as f64, sample))).of_method(&line.method)
+            line_curve(line, points.into_iter().map(|(round, sample)| (round as f64, sample)))
         });
         figure_over_rounds(name, title, axis(), series.collect())
     });
@@ -248,7 +257,7 @@ fn aggregation(report: &Report) -> Vec<Figure> {
 
 /// A curve a line over rounds.
 fn over_rounds(report: &Report, measure: impl Fn(&Round) -> Option<f64>) -> Vec<Series> {
-    report.lines.iter().map(|line| curve(&line.name, line.over_rounds(&report.runs, &measure)).of_method(&line.method)).collect()
+    report.lines.iter().map(|line| line_curve(line, line.over_rounds(&report.runs, &measure))).collect()
 }
 
 /// A picture over rounds; nothing if there is nothing to be seen. Lines that do not have it are not named, and the others keep their colours.
@@ -265,7 +274,7 @@ fn figure_over_rounds(name: &str, title: &str, y: Axis, mut series: Vec<Series>)
 /// What equilibrium solves take.
 fn solver(report: &Report) -> Vec<Figure> {
     let mean = |part: usize| over_rounds(report, move |round| round.solves.means().map(|means| means[part]));
-    let steps = figure_over_rounds("solver-steps", "Solver steps", Axis::new("steps a sample").starting_at(0.0), mean(0));
+    let steps = figure_over_rounds("solver-steps", "Solver steps", Axis::new("steps per sample").starting_at(0.0), mean(0));
     let residual =
         figure_over_rounds("solver-residual", "Relative residual", Axis::log("mean over samples, after the solve"), mean(1));
     let unconverged =
@@ -308,7 +317,7 @@ fn cost(report: &Report) -> Vec<Figure> {
         report,
         "time-by-phase",
         "Time by phase",
-        "seconds, summed over clients that may work side by side",
+        "seconds, summed over clients, which may train in parallel",
         &SECONDS,
         sum,
         true,
@@ -319,7 +328,7 @@ fn cost(report: &Report) -> Vec<Figure> {
     let share = |timings: &[Timing], part: fn(&Timing) -> f64| {
         sum(timings, part) / timings.iter().map(Timing::seconds).sum::<f64>().max(f64::MIN_POSITIVE) * 100.0
     };
-    let gpu_work = phase_figure(report, "gpu-at-work", "GPU at work", "percent of the time", &GPU_AT_WORK, share, false);
+    let gpu_work = phase_figure(report, "gpu-at-work", "GPU utilisation", "percent of the time", &GPU_AT_WORK, share, false);
     [time, memory, gpu_memory, gpu_work].into_iter().flatten().collect()
 }
 

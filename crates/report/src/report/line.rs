@@ -6,8 +6,10 @@ use serde::Serialize;
 
 use super::record::RunRecord;
 use fedeq_run::compare::{Cluster, Contestant, clusters, division};
+use fedeq_run::experiment::Experiment;
 use fedeq_run::run::Timing;
 use fedeq_run::statistics::{BySeed, Sample};
+use fedeq_viewer::orders;
 
 /// Runs that differ only in their seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,6 +24,9 @@ pub struct MethodLine {
     pub data: String,
     /// What sets it apart from others of the same method, model and data: key and value.
     pub settings: BTreeMap<String, String>,
+    /// By which number it is put in order among the lines of its method, for their shades.
+    #[serde(skip)]
+    pub(super) order: Option<f64>,
     /// The places of its runs in [`Report::runs`](super::Report::runs), in the order of their seeds.
     pub members: Vec<usize>,
 }
@@ -32,15 +37,26 @@ pub(super) type Point = (f64, Sample);
 /// Groups runs.
 pub(super) fn lines(runs: &[RunRecord]) -> Result<Vec<MethodLine>> {
     let experiments: Vec<_> = runs.iter().map(|run| &run.experiment).collect();
-    let line = |Cluster { names: [method, model, data], label, settings, members, .. }| MethodLine {
+    let clusters = clusters(&experiments)?;
+    let orders = orders_of(&clusters, &experiments)?;
+    let line = |(Cluster { names: [method, model, data], label, settings, members, .. }, order)| MethodLine {
         name: label,
         method,
         model,
         data,
         settings,
+        order,
         members,
     };
-    Ok(clusters(&experiments)?.into_iter().map(line).collect())
+    Ok(clusters.into_iter().zip(orders).map(line).collect())
+}
+
+/// By what clusters are put in order: by all settings, as on the page.
+fn orders_of(clusters: &[Cluster], experiments: &[&Experiment]) -> Result<Vec<Option<f64>>> {
+    let settings = clusters.iter().map(|cluster| experiments[cluster.members[0]].settings());
+    let settings: Vec<BTreeMap<String, String>> = settings.collect::<Result<_>>()?;
+    let lines = clusters.iter().zip(&settings).map(|(cluster, settings)| (cluster.names[0].as_str(), settings));
+    Ok(orders(&lines.collect::<Vec<_>>()))
 }
 
 /// The runs of a line that can be put together: all after the same number of rounds. Those that are finished or, where none is, all that were evaluated, as far as all of them came.

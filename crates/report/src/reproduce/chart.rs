@@ -1,4 +1,5 @@
 //! Figures of results.
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use fedeq_core::Result;
@@ -9,10 +10,11 @@ use super::results::Results;
 use super::spec::{Direction, FigureSpec, Kind, PART, Spec, SpecPart};
 use crate::figure::{Axis, BarSeries, Bars, Figure, Mark, Panel, Plot, Series};
 use fedeq_run::statistics::Sample;
+use fedeq_viewer::{LineSettings, orders};
 
 /// Draws every figure of which there is something to show, as SVG and PNG; returns their names without endings.
 pub(super) fn write_figures(spec: &Spec, cells: &[ExperimentCell], results: &Results, folder: &Path) -> Result<Vec<String>> {
-    let figures = figures(spec, cells, results);
+    let figures = figures(spec, cells, results)?;
     for figure in &figures {
         figure.save(folder)?;
     }
@@ -20,7 +22,7 @@ pub(super) fn write_figures(spec: &Spec, cells: &[ExperimentCell], results: &Res
 }
 
 /// Panels of the same name stand side by side in one figure, in the order of the parts.
-fn figures(spec: &Spec, cells: &[ExperimentCell], results: &Results) -> Vec<Figure> {
+fn figures(spec: &Spec, cells: &[ExperimentCell], results: &Results) -> Result<Vec<Figure>> {
     let mut figures: Vec<Figure> = Vec::new();
     for (part, figure) in spec.part.iter().flat_map(|part| part.figure.iter().map(move |figure| (part, figure))) {
         let chart = Chart { part, figure, results, cells: shown(part, figure, cells, results) };
@@ -29,14 +31,14 @@ fn figures(spec: &Spec, cells: &[ExperimentCell], results: &Results) -> Vec<Figu
         }
         let name = format!("{}-{}", figure.name, results.scale);
         match figures.iter_mut().find(|known| known.name == name) {
-            Some(known) => known.panels.push(chart.panel()),
+            Some(known) => known.panels.push(chart.panel()?),
             None => {
                 let title = figure.title.as_ref().unwrap_or(&spec.title);
-                figures.push(Figure::new(name, title, vec![chart.panel()]).with_note(note(spec, results)));
+                figures.push(Figure::new(name, title, vec![chart.panel()?]).with_note(note(spec, results)));
             }
         }
     }
-    figures
+    Ok(figures)
 }
 
 fn note(spec: &Spec, results: &Results) -> String {
@@ -61,6 +63,16 @@ fn method(cells: &[&ExperimentCell]) -> Option<String> {
     names.all(|name| name == first).then(|| first.to_owned())
 }
 
+/// Series, each with the first of its cells, with the numbers by which those of one method are put in order: by settings, as in reports and on the page.
+fn in_order(series: Vec<(&ExperimentCell, Series)>) -> Result<Vec<Series>> {
+    let settings: Vec<BTreeMap<String, String>> =
+        series.iter().map(|(cell, _)| cell.experiment.settings()).collect::<Result<_>>()?;
+    let lines: Vec<LineSettings<'_>> =
+        series.iter().zip(&settings).map(|((cell, _), settings)| (cell.experiment.method.name(), settings)).collect();
+    let orders = orders(&lines);
+    Ok(series.into_iter().zip(orders).map(|((_, series), order)| series.in_order(order)).collect())
+}
+
 /// A choice as it is named in a figure: a number does not say what it is of.
 fn spoken(axis: &str, choice: &str) -> String {
     if choice.parse::<f64>().is_ok() { format!("{axis} = {choice}") } else { choice.to_owned() }
@@ -74,13 +86,13 @@ struct Chart<'a> {
 }
 
 impl Chart<'_> {
-    fn panel(&self) -> Panel {
-        match self.figure.kind {
-            Kind::Curves => self.plot(self.curves()).into(),
-            Kind::Lines => self.plot(self.lines()).into(),
-            Kind::Points => self.plot(self.points()).into(),
+    fn panel(&self) -> Result<Panel> {
+        Ok(match self.figure.kind {
+            Kind::Curves => self.plot(self.curves()?).into(),
+            Kind::Lines => self.plot(self.lines()?).into(),
+            Kind::Points => self.plot(self.points()?).into(),
             Kind::Bars => self.bars().into(),
-        }
+        })
     }
 
     fn plot(&self, series: Vec<Series>) -> Plot {
@@ -103,15 +115,15 @@ impl Chart<'_> {
     }
 
     /// A line a cell, over evaluations.
-    fn curves(&self) -> Vec<Series> {
-        let curve = |cell: &&ExperimentCell| {
+    fn curves(&self) -> Result<Vec<Series>> {
+        let curve = |cell: &ExperimentCell| {
             let across = self.course(cell, self.figure.across()?)?;
             let up = self.course(cell, self.figure.y)?;
             let points = across.iter().zip(&up).map(|(x, y)| (x.mean, y.mean)).collect();
             let series = Series::line(self.name(cell), points).with_spread(up.iter().map(|y| y.deviation).collect());
-            Some(Series { method: method(&[*cell]), ..series })
+            Some(Series { method: method(&[cell]), ..series })
         };
-        self.cells.iter().filter_map(curve).collect()
+        in_order(self.cells.iter().filter_map(|cell| Some((*cell, curve(cell)?))).collect())
     }
 
     /// A metric at each evaluation, over seeds, as far as all of them went.
@@ -123,20 +135,20 @@ impl Chart<'_> {
     }
 
     /// A line a choice on the series' axis, over the values of another axis.
-    fn lines(&self) -> Vec<Series> {
+    fn lines(&self) -> Result<Vec<Series>> {
         let x = |cell: &ExperimentCell| self.figure.x.as_ref().and_then(|axis| cell.values.get(axis).copied());
-        self.groups().into_iter().map(|(name, cells)| self.series(name, &cells, &x).dotted()).collect()
+        let groups = self.groups().into_iter();
+        in_order(groups.map(|(name, cells)| (cells[0], self.series(name, &cells, &x).dotted())).collect())
     }
 
     /// A point a cell, over another metric.
-    fn points(&self) -> Vec<Series> {
+    fn points(&self) -> Result<Vec<Series>> {
         let x = |cell: &ExperimentCell| self.results.sample(&cell.name, self.figure.across()?).map(|sample| sample.mean);
-        let labelled = |(name, cells): (String, Vec<&ExperimentCell>)| {
+        let labelled = |name: String, cells: &[&ExperimentCell]| {
             let labels = cells.iter().map(|cell| self.rest_of_name(cell)).collect();
-            let series = self.series(name, &cells, &x).with_labels(labels);
-            Series { mark: Mark::Points, ..series }
+            Series { mark: Mark::Points, ..self.series(name, cells, &x).with_labels(labels) }
         };
-        self.groups().into_iter().map(labelled).collect()
+        in_order(self.groups().into_iter().map(|(name, cells)| (cells[0], labelled(name, &cells))).collect())
     }
 
     fn series(&self, name: String, cells: &[&ExperimentCell], x: &dyn Fn(&ExperimentCell) -> Option<f64>) -> Series {
@@ -194,7 +206,7 @@ impl Chart<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
     use super::*;
     use crate::reproduce::{NAMES, find};
