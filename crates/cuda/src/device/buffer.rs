@@ -133,7 +133,7 @@ impl<T: Number> Buffer<T> {
         device.synchronize()
     }
 
-    /// Copies elements of another buffer, from `from` on, to `at`.
+    /// Copies elements of another buffer, from `from` on, to `at`. Never while recording, which would not note the buffers ([`Device::copy`] does).
     pub(crate) fn copy_from(&mut self, device: &Device, at: usize, other: &Self, from: usize, len: usize) -> Result<()> {
         let mut to = self.memory.slice_mut(at..at + len);
         device.stream.memcpy_dtod(&other.memory.slice(from..from + len), &mut to).told("copy on the GPU")
