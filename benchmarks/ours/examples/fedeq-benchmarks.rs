@@ -9,6 +9,7 @@ use fedeq_memory::Counting;
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
+    fedeq_memory::keep();
     let argument = std::env::args().nth(1).unwrap_or_default();
     match fedeq_benchmarks::answer(&argument) {
         Ok(answer) => {

@@ -51,7 +51,6 @@ pub(crate) fn train<'b>(
     if !network.graph().parameters.iter().any(|parameter| phase.trains.includes(parameter.part)) {
         return Ok(TrainStats::default()); // Such as the head of a network that has none.
     }
-    fedeq_memory::keep();
     let meter = Meter::start();
     let mut worker = Worker::take();
     let purpose = if local.embeddings.is_some() { Purpose::Contrast(phase.trains) } else { Purpose::Train(phase.trains) };

@@ -10,7 +10,7 @@ use half::f16;
 #[cfg(test)]
 use crate::arena::Slot;
 use crate::data::DeviceData;
-use crate::device::{Buffer, Device, Launch, Pointer, launch};
+use crate::device::{Buffer, Device, Launch, Number, Pointer, launch};
 use crate::layout::Layout;
 use crate::op::{Cohort, PassContext, Text};
 use crate::plan::{NetworkPlan, Purpose};
@@ -46,8 +46,11 @@ pub(crate) struct Score {
     pub(crate) predictions: i32,
 }
 
-// SAFETY: three numbers as in C, with no bytes between them, for which any bits are a value.
+// SAFETY: three numbers as in C, with no bytes between them.
 unsafe impl DeviceRepr for Score {}
+
+// SAFETY: any bits are a value of each.
+unsafe impl Number for Score {}
 
 /// The weights of a cohort.
 #[derive(Clone, Copy, Debug)]

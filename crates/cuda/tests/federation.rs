@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fedeq_core::{
-    Algorithm, Apfl, Array, Asynchronous, ClientByClient, ClientState, ClientStore, Ditto, Engine, Error, Evaluation, Event,
-    FedAvg, FedBn, FedEq, HeadOn, InProcess, LocalProblem, LocalProblems, Method, Moon, Observer, OptimiserName, Params,
-    PersonalStart, Plan, Projection, Result, RoundSeconds, Sampling, Scaffold, Schedule, ScheduleShape, Server, ServerState,
-    ServerStep, ThetaStart, Training, Unseen, Weights, Workers, shared_part,
+    AdaptiveClip, Aggregation, AggregationRule, Algorithm, Apfl, Array, Asynchronous, ClientByClient, ClientState, ClientStore,
+    Clipping, Ditto, Engine, Error, Evaluation, Event, FedAvg, FedBn, FedEq, GeometricMedian, HeadOn, InProcess, LocalProblem,
+    LocalProblems, Method, Moon, NoiseBy, Observer, OptimiserName, Params, PersonalStart, Plan, Privacy, Projection, Result,
+    RoundSeconds, Sampling, Scaffold, Schedule, ScheduleShape, SecureAggregation, Server, ServerState, ServerStep, ThetaStart,
+    Training, Unseen, Weighting, Weights, Workers, shared_part,
 };
 use fedeq_cpu::{Network, NetworkProblem};
 use fedeq_cuda::{ClientData, CudaEngine, CudaOptions, Precision};
@@ -142,7 +143,9 @@ impl Small {
             ClientState::fresh(initial.clone(), dual.clone(), warm_start)
         });
         let never = || false;
-        let mut transport = InProcess::new(algorithm, &self.training, engine, &mut store, Seed::new(1), &never);
+        let mut transport = InProcess::new(algorithm, &self.training, engine, &mut store, Seed::new(1), &never)
+            .securing(plan.secure_rounds(algorithm, CLIENTS - 1)?)
+            .noisy(plan.has_noise_in_clear());
         let mut federation = Server { algorithm, plan, clients: CLIENTS - 1, transport: &mut transport, seed: Seed::new(2) };
         assert!(federation.run(&mut server, &mut [])?.is_continue());
         federation.meet_unseen(&server, &[CLIENTS - 1])?;
@@ -254,6 +257,11 @@ fn gentle() -> Training {
 fn rounds(rounds: u64) -> Plan {
     let sampling = Sampling { fraction: 0.5, ..Sampling::default() };
     Plan { rounds, sampling, evaluate_every: 1, ..Plan::default() }
+}
+
+/// The same with all clients that there are in training.
+fn everybody(number: u64) -> Plan {
+    Plan { sampling: Sampling { fraction: 1.0, ..Sampling::default() }, ..rounds(number) }
 }
 
 fn exact() -> CudaOptions {
@@ -503,6 +511,32 @@ fn special_methods() -> [(&'static str, Box<dyn Algorithm>); 5] {
         ("apfl, adaptive", Box::new(Apfl { adaptive: true, ..Apfl::default() })),
         ("moon", Box::new(Moon { weight: 5.0, ..Moon::default() })),
     ]
+}
+
+/// What the server makes of updates that stay on the card: clipped, with noise, by a rule, and summed in secret.
+#[test]
+#[ignore = "needs a GPU"]
+fn updates_on_a_card_are_aggregated_as_on_the_cpu() {
+    let mut cases = Cases::default();
+    let small = Small::tiny(NormKind::Group, brief());
+    let method = FedAvg { weighting: Weighting::Uniform, ..FedAvg::default() };
+    let robust = |rule, clip| Plan { aggregation: Aggregation { rule, clip, ..Aggregation::MEAN }, ..everybody(2) };
+    let private = Privacy { noise_multiplier: Some(0.5), clip: Clipping::Fixed(0.2), ..Privacy::default() };
+    let by_clients = Privacy { noise: NoiseBy::Clients, ..private };
+    let secret = Some(SecureAggregation::default());
+    for (name, plan) in [
+        ("clipped", robust(AggregationRule::Mean, Some(Clipping::Adaptive(AdaptiveClip::default())))),
+        ("median", robust(AggregationRule::Median, None)),
+        ("geometric median", robust(AggregationRule::GeometricMedian(GeometricMedian::default()), None)),
+        ("noise by the server", Plan { privacy: Some(private), ..everybody(2) }),
+        ("noise by clients", Plan { privacy: Some(by_clients), ..everybody(2) }),
+        ("summed in secret", Plan { secure_aggregation: secret.clone(), ..everybody(2) }),
+        ("noise by clients, summed in secret", Plan { privacy: Some(by_clients), secure_aggregation: secret, ..everybody(2) }),
+    ] {
+        plan.validate(&method).expect("a plan for this method");
+        cases.compare(name, &small, &method, &plan, 1e-3);
+    }
+    cases.finish();
 }
 
 #[test]

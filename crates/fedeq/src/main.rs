@@ -8,5 +8,6 @@ use fedeq_memory::Counting;
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
+    fedeq_memory::keep();
     fedeq::cli::main(std::env::args_os())
 }

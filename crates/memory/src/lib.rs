@@ -135,13 +135,14 @@ impl Meter {
 /// glibc keeps a heap for every thread there has been. After the threads of a pool are gone, what they freed would stay with the process.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: takes no pointer, and glibc allows it at any time from any thread.
+    // SAFETY: takes no pointer, and glibc allows it at any time from any thread ("MT-Safe").
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Asks the allocator to keep freed memory for the next training step, instead of returning it to the system after each.
+/// Asks the allocator to keep freed memory for the next training step, instead of returning it to the system after each. A program that trains calls it first of all, while it has
+/// no other threads.
 ///
 /// Every page that comes back from the system is cleared first, which took a tenth of a training step. What is kept is no more than the
 /// most that was held at once, and [`give_back`] still returns it.
@@ -153,7 +154,10 @@ pub fn keep() {
         /// What a thread's heaps are made of: with so much to spare, an empty one is not torn down. Address space, not memory.
         const HEAP: libc::c_int = 64 << 20;
         static ONCE: std::sync::Once = std::sync::Once::new();
-        // SAFETY: takes no pointer, and glibc allows it at any time from any thread.
+        // SAFETY: takes no pointer. glibc's manual lets it be called while there is one thread ("MT-Unsafe init const:mallopt"), as at the start of a program: the first call may set the
+        // allocator up, and settings are written that other threads read as they are. A module that is loaded into a running program, as Python's is, cannot know that it is alone.
+        // There the allocator has long been set up, by what allocated before, and it is assumed that glibc goes on to hold its main heap's lock and to write each setting as one word
+        // that was read at any time before, so that a thread that allocates meanwhile finds the old value or the new one, and either will do.
         ONCE.call_once(|| unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, LARGEST);
             libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);

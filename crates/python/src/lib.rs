@@ -74,6 +74,7 @@ mod native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        fedeq_memory::keep();
         module.add("Refused", super::error::refused_type(module.py())?)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

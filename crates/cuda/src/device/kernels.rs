@@ -8,6 +8,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaModule};
 use cudarc::nvrtc::Ptx;
 use fedeq_core::{Error, Result};
 
+use super::usage::Held;
 use super::{Device, Told};
 
 /// Lists the PTX that the program carries: files for every card, and files for Hopper cards alone.
@@ -127,15 +128,42 @@ impl Kernel {
     }
 }
 
-/// What may be handed to a kernel: plain numbers, pointers, and structures of them laid out as in C. (That its bytes may be read is all the driver needs; whether they are what
-/// the kernel takes is asked of [`Device::launch`]'s callers.)
-pub(crate) trait Argument: Copy {}
+/// What may be handed to a kernel: plain numbers, pointers, and structures of them laid out as in C, for which [`argument!`] writes this. (That its bytes may be read is all the
+/// driver needs; whether they are what the kernel takes is asked of [`Device::launch`]'s callers.)
+pub(crate) trait Argument {
+    /// Tells the addresses in it, so that it can be looked where they lead.
+    fn addresses(&self, tell: &mut dyn FnMut(u64));
+}
 
-impl Argument for i32 {}
-impl Argument for i64 {}
-impl Argument for u64 {}
-impl Argument for f32 {}
-impl Argument for f64 {}
+macro_rules! numbers {
+    ($($number:ty)*) => {
+        $(impl Argument for $number {
+            fn addresses(&self, _: &mut dyn FnMut(u64)) {}
+        })*
+    };
+}
+
+numbers! { i32 i64 u64 f32 f64 }
+
+impl<T: Argument, const N: usize> Argument for [T; N] {
+    fn addresses(&self, tell: &mut dyn FnMut(u64)) {
+        self.iter().for_each(|one| one.addresses(tell));
+    }
+}
+
+/// `argument!(Structure { first, second, ... })`: makes an argument of a structure, given all of its fields.
+macro_rules! argument {
+    ($structure:ident { $($field:ident),* $(,)? }) => {
+        impl $crate::device::Argument for $structure {
+            fn addresses(&self, tell: &mut dyn FnMut(u64)) {
+                // A field that is not named does not compile.
+                let Self { $($field),* } = self;
+                $($crate::device::Argument::addresses($field, tell);)*
+            }
+        }
+    };
+}
+pub(crate) use argument;
 
 /// How a kernel is launched.
 #[derive(Clone, Copy, Debug)]
@@ -159,29 +187,16 @@ impl Launch {
     }
 }
 
-/// One argument: where it is, and its size.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Passed<'a> {
-    at: *const c_void,
-    size: usize,
-    of: std::marker::PhantomData<&'a ()>,
-}
-
-impl<'a, T: Argument> From<&'a T> for Passed<'a> {
-    fn from(value: &'a T) -> Self {
-        Self { at: std::ptr::from_ref(value).cast(), size: size_of::<T>(), of: std::marker::PhantomData }
-    }
-}
-
 /// `launch!(device, launch; first, second, ...)`: launches a kernel with these arguments.
 ///
-/// Whoever writes it vouches for what [`Device::launch`] asks for: that the kernel, with these sizes, stays in the buffers it is given.
+/// Whoever writes it vouches for what [`Device::launch`] asks for: that the kernel, with these sizes, stays in the buffers that its addresses are in.
 macro_rules! launch {
     ($device:expr, $launch:expr; $($argument:expr),* $(,)?) => {{
         let device: &$crate::device::Device = &$device;
         let launch = $launch;
-        // SAFETY: which kernel takes what stands beside the launch, in the file of the operation whose plan gave the buffers their sizes.
-        unsafe { device.launch(launch, &[$((&$argument).into()),*]) }
+        // SAFETY: which kernel takes what, and how far it goes from the addresses it is given, stands beside the launch, in the file of the operation whose plan gave the buffers their
+        // sizes. That these are in buffers is looked at by `launch` itself.
+        unsafe { device.launch(launch, &[$(&$argument),*]) }
     }};
 }
 pub(crate) use launch;
@@ -189,30 +204,33 @@ pub(crate) use launch;
 impl Device {
     /// Adds a kernel to the work to be done. An empty grid is nothing to do.
     ///
-    /// Arguments are compared with the kernel's parameters by their sizes.
+    /// Arguments are compared with the kernel's parameters by their sizes, and every address among them must be null or in a buffer, which is then given back no earlier than the
+    /// launch is in the stream.
     ///
     /// # Safety
     ///
-    /// With these arguments the kernel must read and write only what lies in buffers of this device, which are given back no earlier than the launch is in the stream. (Most cards
-    /// answer any other address with an error when they are next waited for, but there are systems on which a card reaches all memory of the host.)
-    pub(crate) unsafe fn launch(&self, launch: Launch, arguments: &[Passed<'_>]) -> Result<()> {
+    /// With these arguments, and what the buffers hold by then, the kernel must read and write nothing outside of the buffers that its addresses are in. (Most cards answer any
+    /// other address with an error when they are next waited for, but there are systems on which a card reaches all memory of the host.)
+    pub(crate) unsafe fn launch(&self, launch: Launch, arguments: &[&dyn Argument]) -> Result<()> {
         let Launch { kernel: name, grid, threads, shared } = launch;
         if grid.contains(&0) {
             return Ok(());
         }
         let kernel = self.kernels.get(name)?;
-        if !arguments.iter().map(|argument| argument.size).eq(kernel.parameters.iter().copied()) {
-            let given: Vec<usize> = arguments.iter().map(|argument| argument.size).collect();
+        if !arguments.iter().map(|argument| size_of_val(*argument)).eq(kernel.parameters.iter().copied()) {
+            let given: Vec<usize> = arguments.iter().map(|argument| size_of_val(*argument)).collect();
             let problem = format!("`{name}` takes parameters of {:?} bytes and was given {given:?}", kernel.parameters);
             return Err(Error::invalid(problem, "report this as a bug"));
         }
         kernel.allow(shared)?;
         self.context.bind_to_thread().told("use the GPU")?;
-        let mut pointers: Vec<*mut c_void> = arguments.iter().map(|argument| argument.at.cast_mut()).collect();
+        let mut pointers: Vec<*mut c_void> =
+            arguments.iter().map(|argument| std::ptr::from_ref(*argument).cast_mut().cast()).collect();
         let [grid, threads] = [sizes(name, grid)?, sizes(name, threads)?];
+        let _alive = self.hold_named_by(name, arguments)?;
         let mut work = || {
-            // SAFETY: every pointer is that of a live reference to as many bytes as the driver reads, which was checked above; it only reads them. What the kernel does is what the
-            // caller vouches for.
+            // SAFETY: every pointer is that of a live reference to as many bytes as the driver reads, which was checked above; it only reads them. The buffers that addresses are in are
+            // not given back while `_alive` exists, and then behind this work, on the same stream. That the kernel stays in them is what the caller vouches for.
             let launched = unsafe {
                 let (function, stream) = (kernel.function.cu_function(), self.stream.cu_stream());
                 cudarc::driver::result::launch_kernel(function, grid, threads, shared as u32, stream, &mut pointers)
@@ -220,6 +238,19 @@ impl Device {
             launched.told(&format!("launch `{name}` ({grid:?} blocks of {threads:?} threads)"))
         };
         if self.profile.is_on() { self.timed(name, work) } else { work() }
+    }
+
+    /// Keeps all buffers, if every address in these arguments is null or in one of them.
+    fn hold_named_by(&self, kernel: &str, arguments: &[&dyn Argument]) -> Result<Held<'_>> {
+        let mut places = Vec::new();
+        let mut tell = |address| {
+            if address != 0 {
+                places.push((address, 0));
+            }
+        };
+        arguments.iter().for_each(|argument| argument.addresses(&mut tell));
+        let lost = |_| Error::invalid(format!("`{kernel}` was given an address that is in no buffer"), "report this as a bug");
+        self.memory.hold(&places).map_err(lost)
     }
 }
 
@@ -234,6 +265,7 @@ fn sizes(kernel: &str, [x, y, z]: [usize; 3]) -> Result<(u32, u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Pointer;
 
     #[test]
     fn every_file_has_kernels_and_no_name_comes_twice() {
@@ -244,6 +276,26 @@ mod tests {
         let all = names.len();
         names.dedup();
         assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn structures_tell_all_their_addresses() {
+        struct Inner {
+            at: Pointer<u8>,
+            count: i32,
+        }
+        struct Outer {
+            first: Pointer<f32>,
+            inner: [Inner; 2],
+            rate: f64,
+        }
+        argument!(Inner { at, count });
+        argument!(Outer { first, inner, rate });
+        let inner = [3, 5].map(|at| Inner { at: Pointer::NULL.add(at), count: 7 });
+        let outer = Outer { first: Pointer::NULL.add(2), inner, rate: 11.0 };
+        let mut told = Vec::new();
+        outer.addresses(&mut |address| told.push(address));
+        assert_eq!(told, [8, 3, 5]);
     }
 
     #[test]

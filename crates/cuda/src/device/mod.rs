@@ -20,11 +20,12 @@ use cudarc::driver::sys::{self, CUdevice_attribute, CUmemPool_attribute, CUresul
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, result};
 use fedeq_core::{Error, Result};
 
-pub(crate) use buffer::{Buffer, Pointer};
+pub(crate) use buffer::{Buffer, Number, Pointer};
 pub(crate) use failure::Told;
 use kernels::Kernels;
-pub(crate) use kernels::{Argument, Launch, launch};
+pub(crate) use kernels::{Argument, Launch, argument, launch};
 pub use profile::KernelTime;
+use usage::Named;
 pub(crate) use usage::Usage;
 
 /// What there is to know of a GPU before it is used.
@@ -211,23 +212,93 @@ impl Device {
     pub(crate) fn capture(&self, work: impl FnOnce() -> Result<()>) -> Result<Repeatable> {
         let doing = "record a training step";
         self.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).told(doing)?;
+        self.memory.start_recording();
         let done = work();
+        let buffers = self.memory.end_recording();
         let graph = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
         done?;
         let graph = graph.told(doing)?.ok_or_else(|| Error::invalid("nothing was recorded", "report this as a bug"))?;
-        Ok(Repeatable(graph))
+        Ok(Repeatable { graph, buffers, memory: Arc::clone(&self.memory) })
     }
 }
 
 /// Launches that are repeated with one call.
-pub(crate) struct Repeatable(CudaGraph);
+pub(crate) struct Repeatable {
+    graph: CudaGraph,
+    /// The buffers that they were given.
+    buffers: Vec<Named>,
+    memory: Arc<Usage>,
+}
 
 // SAFETY: CUDA asks that one graph is not used by several threads at once; it is owned and used through `&mut`.
 unsafe impl Send for Repeatable {}
 
 impl Repeatable {
-    /// Runs all of it once more.
-    pub(crate) fn run(&mut self) -> Result<()> {
-        self.0.launch().told("repeat a training step")
+    /// Whether the buffers of what was recorded are still there. If not, it has to be recorded again.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.memory.hold_named(&self.buffers).is_some()
+    }
+
+    /// Runs all of it once more. Refused if one of its buffers has been given back.
+    ///
+    /// # Safety
+    ///
+    /// As for `Device::launch`: with what the buffers hold by then, no launch that was recorded may read or write anything outside of the buffers that it was given.
+    pub(crate) unsafe fn run(&mut self) -> Result<()> {
+        let gone = || Error::invalid("a recorded step needs memory of the GPU that was given back", "report this as a bug");
+        let _alive = self.memory.hold_named(&self.buffers).ok_or_else(gone)?;
+        self.graph.launch().told("repeat a training step")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Cohort;
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn what_was_recorded_is_repeated_in_no_other_buffers() {
+        let device = Device::new(0).expect("a GPU");
+        let read = |buffer: &Buffer<i32>| {
+            let mut found = [0; 64];
+            buffer.read(&device, 0, &mut found).expect("read");
+            found
+        };
+        let buffer = Buffer::of(&device, &[1; 64]).expect("memory");
+        let mut recorded = device.capture(|| device.fill(buffer.pointer(), 0xff, 64)).expect("recorded");
+        assert_eq!((recorded.is_whole(), read(&buffer)), (true, [1; 64]));
+        // SAFETY: it writes to all of a buffer and nothing else.
+        unsafe { recorded.run() }.expect("run");
+        assert_eq!(read(&buffer), [-1; 64]);
+        drop(buffer);
+        // It may well be where the last one was.
+        let next = Buffer::of(&device, &[2; 64]).expect("memory");
+        assert!(!recorded.is_whole());
+        // SAFETY: as before; besides, it is refused.
+        let refused = unsafe { recorded.run() }.expect_err("refused").to_string();
+        assert!(refused.contains("given back"), "{refused}");
+        assert_eq!(read(&next), [2; 64]);
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn kernels_are_given_no_address_that_is_in_no_buffer() {
+        let device = Device::new(0).expect("a GPU");
+        let counts = Buffer::<i32>::zeros(&device, 1).expect("memory");
+        let spans = Buffer::of(&device, &[0, 3]).expect("memory");
+        let count = |spans: Pointer<[i32; 2]>, counts: Pointer<i32>| {
+            let cohort = Cohort { spans, rows: Pointer::NULL };
+            launch!(device, Launch::new("count_samples", [1, 1, 1], 128); cohort, counts, 1_i32)
+        };
+        count(spans.pointer().cast(), counts.pointer()).expect("both are there");
+        let mut found = [0];
+        counts.read(&device, 0, &mut found).expect("read");
+        assert_eq!(found, [3]);
+        let gone = Buffer::<i32>::zeros(&device, 2).expect("memory").pointer();
+        for (spans, counts) in [(spans.pointer(), gone), (gone, counts.pointer())] {
+            let refused = count(spans.cast(), counts).expect_err("refused").to_string();
+            assert_eq!(refused, "`count_samples` was given an address that is in no buffer");
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::schedule::Schedule;
 use super::state::Home;
 use super::workshop::Workshop;
 use crate::data::DeviceData;
-use crate::device::{Buffer, Pointer};
+use crate::device::{Buffer, Pointer, argument};
 use crate::op::{Cohort, PassContext, Text};
 use crate::plan::{Precision, contrasts};
 
@@ -61,7 +61,7 @@ pub(crate) struct Contrast {
     width: i32,
 }
 
-impl crate::device::Argument for Contrast {}
+argument!(Contrast { z, near, far, at, counter, counts, gradient, losses, cohort, text, weight, temperature, places, width });
 
 impl Embeddings {
     /// Where the samples of every batch are among those of their lane.

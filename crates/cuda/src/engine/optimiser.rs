@@ -4,7 +4,7 @@ use std::ops::Range;
 use fedeq_core::{Optimiser, Phase, Result};
 
 use super::schedule::Schedule;
-use crate::device::{Argument, Buffer, Device, Launch, Pointer, launch};
+use crate::device::{Buffer, Device, Launch, Pointer, argument, launch};
 use crate::op::{Cohort, PassContext};
 
 /// What a phase takes beside models and gradients.
@@ -104,7 +104,23 @@ pub(crate) struct OptimiserStep {
     pub(crate) decay: f32,
 }
 
-impl Argument for OptimiserStep {}
+argument!(OptimiserStep {
+    theta,
+    first,
+    second,
+    gradient,
+    offset,
+    cohort,
+    counts,
+    norms,
+    rates,
+    counter,
+    stride,
+    n,
+    longest,
+    strength,
+    decay
+});
 
 /// Takes a step of a part.
 pub(crate) fn optimiser_step(run: &PassContext<'_>, step: OptimiserStep, optimiser: Optimiser) -> Result<()> {

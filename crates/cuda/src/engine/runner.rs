@@ -16,7 +16,7 @@ use super::schedule::Schedule;
 use super::solves::SolveHooks;
 use super::state::Home;
 use crate::data::DeviceData;
-use crate::device::{Buffer, Launch, Pointer, Repeatable, launch};
+use crate::device::{Buffer, Launch, Number, Pointer, Repeatable, launch};
 use crate::executor::{Executor, Lanes as Weights, Score};
 use crate::op::{DropoutKeys, PassContext, PictureChanges, dropout_keys};
 use crate::plan::{NetworkPlan, Purpose};
@@ -122,7 +122,7 @@ impl StepRule {
     }
 }
 
-/// All that a recorded step depends on.
+/// All that a recorded step depends on, as long as the buffers are there that it was recorded with.
 #[derive(Clone, Debug, PartialEq)]
 struct Fingerprint {
     rule: StepRule,
@@ -157,7 +157,7 @@ impl Shared {
 }
 
 /// Memory for so many elements: what is there, if it is large enough, else new memory of zeros in its place, after what was there is given back.
-fn enough<T: cudarc::driver::DeviceRepr>(home: &Home, there: &mut Option<Arc<Buffer<T>>>, len: usize) -> Result<Arc<Buffer<T>>> {
+fn enough<T: Number>(home: &Home, there: &mut Option<Arc<Buffer<T>>>, len: usize) -> Result<Arc<Buffer<T>>> {
     if there.as_ref().is_none_or(|buffer| buffer.len() < len) {
         *there = None;
         *there = Some(Arc::new(Buffer::zeros(&home.device, len.max(1))?));
@@ -354,6 +354,8 @@ impl Runner {
         [record, begins]: [bool; 2],
     ) -> Result<()> {
         let fingerprint = self.fingerprint(data, rule);
+        // A table that has gone may have left its address to another one.
+        self.recorded.retain(|(_, recorded)| recorded.is_whole());
         let known = self.recorded.iter().position(|(of, _)| record && *of == fingerprint);
         let launched = match known {
             Some(_) => 0,
@@ -372,7 +374,9 @@ impl Runner {
             None => (fingerprint, home.device.capture(|| self.step(home, data, rule))?),
         };
         for step in launched..steps {
-            recorded.run()?;
+            // SAFETY: it was recorded for this fingerprint, which is all that a step depends on, in buffers that are still there: it is the launches of `step`, each of which is vouched
+            // for where it is written.
+            unsafe { recorded.run() }?;
             self.after_step(home, step == 0 && begins)?;
         }
         self.recorded.insert(0, (of, recorded));

@@ -5,7 +5,7 @@ use half::f16;
 
 use super::state::Home;
 use super::warm::{Memory, Places};
-use crate::device::{Argument, Buffer, Launch, Pointer, launch};
+use crate::device::{Buffer, Launch, Number, Pointer, argument, launch};
 use crate::op::equilibrium::{SolveHook, Solved, State};
 use crate::op::{Cohort, PassContext};
 use crate::plan::Purpose;
@@ -22,8 +22,11 @@ struct Tally {
     warm: u64,
 }
 
-// SAFETY: six numbers of eight bytes as in C, for which any bits are a value.
+// SAFETY: six numbers of eight bytes as in C.
 unsafe impl DeviceRepr for Tally {}
+
+// SAFETY: any bits are a value of each.
+unsafe impl Number for Tally {}
 
 impl From<Tally> for SolveTally {
     fn from(tally: Tally) -> Self {
@@ -45,7 +48,7 @@ struct Warm {
     most: i32,
 }
 
-impl Argument for Warm {}
+argument!(Warm { counter, places, known, cohort, n, slots, most });
 
 /// Counts the solves of a cohort, lane by lane, and lets them start where earlier ones ended.
 pub(crate) struct SolveHooks {

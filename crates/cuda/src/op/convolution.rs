@@ -7,7 +7,7 @@ use half::f16;
 
 use super::{Cohort, PassContext, phi};
 use crate::arena::Slot;
-use crate::device::{Argument, Launch, Pointer, launch};
+use crate::device::{Launch, Pointer, argument, launch};
 use crate::plan::{Planner, Precision, USUAL_LANES};
 
 /// The most columns of pictures that the kernels which read every pixel once have room for.
@@ -28,6 +28,8 @@ pub(crate) struct Geometry {
     pub(crate) above: i32,
     pub(crate) left: i32,
 }
+
+argument!(Geometry { height, width, from, out_height, out_width, to, window, stride, above, left });
 
 impl Geometry {
     pub(crate) fn new([height, width]: [usize; 2], from: usize, to: usize, window: usize, stride: usize) -> Self {
@@ -104,7 +106,7 @@ struct Conv {
     add: i32,
 }
 
-impl Argument for Conv {}
+argument!(Conv { x, w, bias, y, cohort, w_stride, bias_stride, alpha, geometry, back, phi, narrow, add });
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -119,7 +121,7 @@ struct ConvExact {
     geometry: Geometry,
 }
 
-impl Argument for ConvExact {}
+argument!(ConvExact { x, w, bias, y, cohort, w_stride, bias_stride, geometry });
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -133,7 +135,7 @@ struct WeightGradient {
     geometry: Geometry,
 }
 
-impl Argument for WeightGradient {}
+argument!(WeightGradient { x, dy, dw, w_stride, part_stride, alpha, geometry });
 
 /// Where a result goes, and in which form.
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +163,8 @@ struct Narrowing {
     first: i32,
 }
 
+argument!(Narrowing { w, straight, turned, packed, columns, rows, taps, first });
+
 impl Narrowing {
     const NONE: Self = Self {
         w: Pointer::NULL,
@@ -184,13 +188,15 @@ const AT_ONCE: usize = 16;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Narrowings([Narrowing; AT_ONCE]);
+struct Narrowings {
+    layers: [Narrowing; AT_ONCE],
+}
 
-impl Argument for Narrowings {}
+argument!(Narrowings { layers });
 
 /// Takes the weights of several layers as they are now, each with those of the first lane.
 pub(crate) fn prepare<'w>(run: &PassContext<'_>, layers: impl IntoIterator<Item = (&'w Weights, Pointer<f32>)>) -> Result<()> {
-    let mut waiting = Narrowings([Narrowing::NONE; AT_ONCE]);
+    let mut waiting = Narrowings { layers: [Narrowing::NONE; AT_ONCE] };
     let (mut count, mut blocks) = (0, 0);
     let launch = |layers: Narrowings, count: usize, blocks: usize| {
         let kernel = Launch { threads: [32, 8, 1], ..Launch::new("weights_to_f16", [blocks, run.size.lanes, 1], 32) };
@@ -198,7 +204,7 @@ pub(crate) fn prepare<'w>(run: &PassContext<'_>, layers: impl IntoIterator<Item 
     };
     for (weights, w) in layers {
         let Some(layer) = weights.narrowing(run, w, blocks) else { continue };
-        waiting.0[count] = layer;
+        waiting.layers[count] = layer;
         (count, blocks) = (count + 1, blocks + layer.blocks());
         if count == AT_ONCE {
             launch(waiting, count, blocks)?;

@@ -5,7 +5,7 @@ use half::f16;
 
 use super::{Cohort, PassContext};
 use crate::arena::Slot;
-use crate::device::{Argument, Launch, Pointer, launch};
+use crate::device::{Launch, Pointer, argument, launch};
 use crate::plan::{Planner, Precision};
 
 /// Numbers a position, for which the kernels are made.
@@ -92,7 +92,7 @@ struct Call {
     length: i32,
 }
 
-impl Argument for Call {}
+argument!(Call { scale, offset, moments, mask, cohort, stride, mask_stride, kept, length });
 
 impl LayerNorm {
     /// Plans for this layer; gradients of its scale and offset are wanted if they are trained and there is a way back.

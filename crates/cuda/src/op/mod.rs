@@ -23,7 +23,7 @@ use fedeq_models::graph::{Layer, ParameterId, Shape};
 use half::f16;
 
 use crate::arena::{Arena, Slot};
-use crate::device::{Argument, Device, Launch, Pointer, launch};
+use crate::device::{Device, Launch, Pointer, argument, launch};
 use crate::layout::Layout;
 use crate::plan::{Planner, Precision, SCALE, Size};
 
@@ -52,7 +52,7 @@ pub(crate) struct Cohort {
     pub(crate) rows: Pointer<i32>,
 }
 
-impl Argument for Cohort {}
+argument!(Cohort { spans, rows });
 
 /// Products in 32 bits with a matrix `[inputs][outputs]` a lane, for `per` rows a sample. Kernels know it as `Dense`.
 #[repr(C)]
@@ -68,7 +68,7 @@ pub(crate) struct DenseCall {
     pub(crate) per: i32,
 }
 
-impl Argument for DenseCall {}
+argument!(DenseCall { x, w, dy, cohort, w_stride, inputs, outputs, per });
 
 /// Texts of a data set that lives on the device.
 #[repr(C)]
@@ -79,7 +79,7 @@ pub(crate) struct Text {
     pub(crate) length: i32,
 }
 
-impl Argument for Text {}
+argument!(Text { symbols, indices, length });
 
 /// How the pictures of every step are changed: `[steps][lanes][samples of a lane at most]`, each as kernels have it, and the number of the step.
 #[derive(Clone, Copy, Debug)]

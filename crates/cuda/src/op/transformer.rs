@@ -14,7 +14,7 @@ use super::layer_norm::{self, Drop, Gradient, LayerNorm, Normed, Sum, WIDTH};
 use super::linear::Linear;
 use super::{Cohort, Op, PassContext, Text};
 use crate::arena::Slot;
-use crate::device::{Argument, Launch, Pointer, launch};
+use crate::device::{Launch, Pointer, argument, launch};
 use crate::plan::{Form, Passed, Planner, Precision, Target};
 
 mod at_once;
@@ -117,7 +117,7 @@ struct Attention {
     row: i32,
 }
 
-impl Argument for Attention {}
+argument!(Attention { q, k, v, looks, text, cohort, row });
 
 /// Numbers inside an MLP, for which there is a kernel that computes all of it.
 const INSIDE: usize = 256;
@@ -136,7 +136,7 @@ struct Mlp {
     length: i32,
 }
 
-impl Argument for Mlp {}
+argument!(Mlp { x, w1, w2, b1, b2, y, cohort, stride, length });
 
 impl Stack {
     /// Plans a stack; `differentiated` says whether there is a way back.

@@ -7,7 +7,7 @@ use super::product::Moment;
 use super::solve::{Ends, List, Progress, Solver, blocks_for, none_is_left};
 use super::{CellOp, State};
 use crate::arena::Slot;
-use crate::device::{Argument, Launch, Pointer, launch};
+use crate::device::{Launch, Pointer, argument, launch};
 use crate::op::{Cohort, PassContext};
 use crate::plan::{Form, Planner};
 
@@ -102,7 +102,7 @@ struct Rules {
     max_steps: i32,
 }
 
-impl Argument for Rules {}
+argument!(Rules { relative, absolute, max_steps });
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,7 @@ struct Call {
     memory: i32,
 }
 
-impl Argument for Call {}
+argument!(Call { basis, newest16, image, u, b, partial, weights, spaces, cohort, n, samples, memory });
 
 impl Gmres {
     fn new(plan: &mut Planner<'_>, each: usize, memory: usize, stop: &Stop) -> Self {

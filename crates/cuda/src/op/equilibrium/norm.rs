@@ -3,7 +3,7 @@ use fedeq_core::Result;
 use fedeq_models::Activation;
 use fedeq_models::graph::{Affine as Parameters, NormScope};
 
-use crate::device::{Argument, Launch, Pointer, launch};
+use crate::device::{Launch, Pointer, argument, launch};
 use crate::op::norm::{Cut, Shape, cut};
 use crate::op::{Cohort, PassContext};
 use crate::plan::Precision;
@@ -16,6 +16,8 @@ pub(super) struct Affine {
     offset: Pointer<f32>,
     stride: i64,
 }
+
+argument!(Affine { scale, offset, stride });
 
 impl Affine {
     pub(super) fn of(run: &PassContext<'_>, affine: Parameters) -> Self {
@@ -35,7 +37,7 @@ struct GroupNorm {
     shape: Shape,
 }
 
-impl Argument for GroupNorm {}
+argument!(GroupNorm { affine, moments, cohort, shape });
 
 /// A normalisation over groups of channels.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use half::f16;
 use super::norm::{Affine, Moments, Norm};
 use super::{CellOp, Differentiated, State, To};
 use crate::arena::Slot;
-use crate::device::{Argument, Pointer, launch};
+use crate::device::{Pointer, argument, launch};
 use crate::op::convolution::{self, ByWeights, Geometry, Into, Storage, Weights};
 use crate::op::norm::Shape;
 use crate::op::{Cohort, PassContext};
@@ -69,7 +69,7 @@ struct Outer {
     shape: Shape,
 }
 
-impl Argument for Outer {}
+argument!(Outer { second, third, moments, cohort, shape });
 
 impl Residual {
     pub(super) fn new(

@@ -9,7 +9,7 @@ use half::f16;
 use super::State;
 use super::product::Moment;
 use crate::arena::Slot;
-use crate::device::{Argument, Launch, Pointer, launch};
+use crate::device::{Launch, Pointer, argument, launch};
 use crate::op::{Cohort, PassContext};
 use crate::plan::{Form, Planner};
 
@@ -112,7 +112,7 @@ struct Rules {
     restart: i32,
 }
 
-impl Argument for Rules {}
+argument!(Rules { relative, absolute, ridge, max_steps, ridge_is_relative, delay, restart });
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +135,23 @@ struct Solve {
     mixing: f32,
 }
 
-impl Argument for Solve {}
+argument!(Solve {
+    z,
+    z16,
+    residuals,
+    plain,
+    best_z,
+    best_image,
+    partial,
+    gram,
+    gamma,
+    progress,
+    cohort,
+    n,
+    samples,
+    memory,
+    mixing
+});
 
 /// Past iterates that so many steps can use: the last step makes no further one, and the first has no past.
 pub(super) fn usable_memory(memory: usize, stop: &Stop) -> usize {

@@ -5,7 +5,7 @@ use fedeq_models::graph::{Affine, Fusion, ValueId};
 
 use super::{FusedNorm, SCALE};
 use crate::arena::Slot;
-use crate::device::{Argument, Launch, Pointer, launch};
+use crate::device::{Launch, Pointer, argument, launch};
 use crate::op::{Cohort, Op, PassContext};
 use crate::plan::Planner;
 
@@ -40,7 +40,7 @@ struct Plane {
     width: i32,
 }
 
-impl Argument for Plane {}
+argument!(Plane { height, width });
 
 struct Back {
     /// `[samples][chunks][2][channels]`: shares in the gradients of scale and offset.
@@ -59,6 +59,8 @@ struct Extent {
     chunks: i32,
 }
 
+argument!(Extent { pixels, channels, slices, chunks });
+
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Call {
@@ -72,7 +74,7 @@ struct Call {
     after: i32,
 }
 
-impl Argument for Call {}
+argument!(Call { scale, offset, moments, cohort, stride, size, before, after });
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -84,7 +86,7 @@ struct Shortcut {
     from_channels: i32,
 }
 
-impl Argument for Shortcut {}
+argument!(Shortcut { x, width, from_height, from_width, from_channels });
 
 impl Extent {
     /// Chunks of as many pixels as a block holds: 256 threads, each with four channels of eight pixels.

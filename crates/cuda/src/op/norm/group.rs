@@ -4,7 +4,7 @@ use fedeq_models::graph::{Affine, Fusion, ValueId};
 
 use super::{FusedNorm, SCALE};
 use crate::arena::Slot;
-use crate::device::{Argument, Launch, Pointer, launch};
+use crate::device::{Launch, Pointer, argument, launch};
 use crate::op::{Cohort, Op, PassContext};
 use crate::plan::Planner;
 
@@ -42,7 +42,7 @@ pub(crate) struct Shape {
     slices: i32,
 }
 
-impl Argument for Shape {}
+argument!(Shape { pixels, regions, channels, groups, slices });
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ struct Call {
     after: i32,
 }
 
-impl Argument for Call {}
+argument!(Call { scale, offset, stride, moments, cohort, shape, before, after });
 
 /// As few slices as fit into the registers of a block: 16 pixels of two channels a thread. Nothing if a group does not.
 pub(crate) fn cut([height, width]: [usize; 2], channels: usize, groups: usize, by_row: bool) -> Option<Cut> {

@@ -3,7 +3,7 @@ use fedeq_core::Result;
 use half::f16;
 
 use super::{INSIDE, Layer, Stack};
-use crate::device::{Argument, Launch, Pointer, launch};
+use crate::device::{Launch, Pointer, argument, launch};
 use crate::op::{Cohort, PassContext, Text};
 use crate::plan::{Planner, Precision};
 
@@ -23,6 +23,8 @@ struct Norm {
     offset: Pointer<f32>,
 }
 
+argument!(Norm { scale, offset });
+
 /// A layer as kernels have it: weights in 16 bits, everything else of the first lane.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -32,6 +34,8 @@ struct LayerCall {
     norms: [Norm; 2],
     masks: [Pointer<u8>; 2],
 }
+
+argument!(LayerCall { weights, biases, norms, masks });
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -49,7 +53,7 @@ struct StackCall {
     count: i32,
 }
 
-impl Argument for StackCall {}
+argument!(StackCall { layers, end, h, injection, y, text, cohort, stride, mask_stride, kept, count });
 
 impl Norm {
     const NONE: Self = Self { scale: Pointer::NULL, offset: Pointer::NULL };
