@@ -138,7 +138,7 @@ def test_an_exception_of_a_callback_stops_the_run_and_is_raised(tmp_path: Path) 
         fedeq.run(**SMALL, rounds=4, out=tmp_path / "run", callbacks=[callback])
     assert "stopped after 2 of 4 rounds" in caught.value.__notes__[0]
     assert fedeq.resume(tmp_path / "run", progress=False).state == "finished"
-    with pytest.raises(TypeError, match="give `True` to stop"):
+    with pytest.raises(TypeError, match="gave `1`\nhint: give `True` to stop"):
         fedeq.run(**SMALL, rounds=1, out=tmp_path / "other", callbacks=[lambda _: 1])  # type: ignore[list-item, return-value]
 
 

@@ -306,6 +306,21 @@ def test_files_that_hold_no_network_are_refused(tmp_path: Path) -> None:
             fedeq.torch.load(path)
 
 
+def test_a_network_that_cannot_be_made_or_written_is_refused_by_name(tmp_path: Path) -> None:
+    """With a hint, as everything else is."""
+    task = task_of("mlp")
+    for given, words in [
+        ((3, task), "`model` is of the type `int`"),
+        (({"name": "mlp", "hidden": [np.int64(3)]}, task), "`model` has what no file can"),
+        (("mlp", 3), "`task` is of the type `int`"),
+        (("mlp", task, -1), "`seed` is `-1`"),
+    ]:
+        with pytest.raises(fedeq.Refused, match=rf"{words}.*\nhint: ."):
+            fedeq.torch.create(*given)
+    with pytest.raises(fedeq.Refused, match=r"cannot write to it: .*\nhint: check that"):
+        fedeq.torch.create("mlp", task).save(tmp_path / "nowhere" / "mlp.safetensors")
+
+
 def test_a_client_of_a_run_trains_on_in_pytorch(tmp_path: Path) -> None:
     """From where the run ended, on the client's own samples: the loss falls from what the engine left."""
     run = fedeq.run(method="fedeq", data="digits", rounds=3, out=tmp_path / "run", progress=False)

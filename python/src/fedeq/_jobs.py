@@ -37,8 +37,13 @@ class Sweep:
 
     def __init__(self, folder: Path, found: dict[str, Any]) -> None:
         """Take over what the command says."""
-        self.folder = folder
+        self._folder = folder
         self._found = found
+
+    @property
+    def folder(self) -> Path:
+        """Where it is."""
+        return self._folder
 
     @property
     def points(self) -> Table:
