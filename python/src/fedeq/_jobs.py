@@ -47,7 +47,10 @@ class Sweep:
 
     @property
     def points(self) -> Table:
-        """A row a point: its settings, and means and standard deviations over its seeds."""
+        """A row a point: its settings, and means and standard deviations over its seeds.
+
+        With `halving`, those that were trained to their end; `search.csv` in the folder says how far all others came.
+        """
         return Table(_point(self._found["axes"], point) for point in self._found["points"])
 
     @property
