@@ -21,7 +21,7 @@ import fedeq
 import fedeq.data
 from fedeq.client import Client, Models
 from tests.harness.processes import until
-from tests.harness.program import TIMEOUT
+from tests.harness.program import REPOSITORY, TIMEOUT
 from tests.harness.program import fedeq as command
 
 # Little work: five clients, a network of one layer.
@@ -133,11 +133,9 @@ def test_a_run_goes_back_to_the_checkpoint_before_the_last(tmp_path: Path) -> No
     whole = fedeq.run(**given, out=tmp_path / "whole")
     for name, previous, again in [("last", False, [4]), ("before", True, [3, 4])]:
         run = fedeq.run(**given, out=tmp_path / name, callbacks=[lambda this: this["round"] == 3])
-        seen: list[int] = []
-        fedeq.resume(
-            run, previous=previous, callbacks=[lambda this, seen=seen: seen.append(this["round"])], progress=False
-        )
-        assert seen == again
+        told: list[fedeq.Round] = []
+        fedeq.resume(run, previous=previous, callbacks=[told.append], progress=False)
+        assert [this["round"] for this in told] == again
         assert lasting(run.folder) == lasting(whole.folder)
 
 
@@ -164,13 +162,11 @@ def test_a_run_whose_data_has_moved_continues_where_it_lies_now(tmp_path: Path) 
     with pytest.raises(fedeq.Refused, match="nowhere"):
         fedeq.resume(run, data=tmp_path / "nowhere", progress=False)
     assert fedeq.resume(run, data=after, progress=False).state == "finished"
-    assert run.metrics == whole.metrics
-    for name in run.clients["name"]:
-        found, expected = (Models(one.folder, data=after)[name].state_dict() for one in (run, whole))
-        assert all(np.array_equal(found[path], expected[path]) for path in expected)
+    assert lasting(run.folder) == lasting(whole.folder)
+    assert Models(run.folder, data=after).names == ["ann", "bob"]
 
 
-KILLED: dict[str, Any] = {**SMALL, "rounds": 400, "settings": {"plan.evaluate_every": 400}}
+KILLED: dict[str, Any] = {**SMALL, "rounds": 150, "settings": {"plan.evaluate_every": 150}}
 TO_BE_KILLED = f"import fedeq, sys; fedeq.run(**{KILLED}, out=sys.argv[1])"
 
 
@@ -223,9 +219,14 @@ def interrupted(
     words: list[str], folder: Path, journal: str = "rounds.jsonl", by: signal.Signals = signal.SIGINT
 ) -> tuple[int, str, str]:
     """Start a process that trains, press Ctrl-C after its first rounds; give its exit code and what it said."""
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
+    here = REPOSITORY / "python"
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=here)  # noqa: S603
+
+    def is_under_way() -> bool:
+        return child.poll() is not None or any(file.stat().st_size > 0 for file in folder.glob(journal))
+
     try:
-        until("rounds", lambda: any(file.stat().st_size > 0 for file in folder.glob(journal)), TIMEOUT)
+        until("rounds", is_under_way, TIMEOUT)
         child.send_signal(by)
         output, errors = child.communicate(timeout=TIMEOUT)
     finally:
@@ -266,9 +267,9 @@ def test_ctrl_c_stops_a_network_of_ones_own_too(tmp_path: Path) -> None:
     run = fedeq.Run(folder)
     kept = len(run.metrics)
     assert (run.state, kept > 0) == ("stopped", True)
-    seen: list[int] = []
-    fedeq.resume(run, network=Softmax(), callbacks=[lambda this: seen.append(this["round"]) or True], progress=False)
-    assert seen == [kept + 1]
+    told: list[fedeq.Round] = []
+    fedeq.resume(run, network=Softmax(), callbacks=[told.append, lambda _: True], progress=False)
+    assert [this["round"] for this in told] == [kept + 1]
 
 
 def test_two_runs_train_in_two_threads(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import safetensors.numpy
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[torch]'")
 
 import fedeq.torch  # noqa: E402
-from fedeq import FedeqError  # noqa: E402
+from fedeq import FedeqError, _native  # noqa: E402
 from fedeq._network_file import read  # noqa: E402
 from fedeq.torch import network, solve  # noqa: E402
 from tests.harness.networks import COLOURS, FEW, PICTURES, Sample, catalog, sample, settings_of, task_of  # noqa: E402
@@ -352,6 +352,31 @@ def test_a_trained_client_has_the_engines_logits(model: Any, tmp_path: Path) -> 
         np.testing.assert_allclose(found, client.logits(pixels), atol=1e-5, rtol=1e-5)
         if loaded.last_solve is not None:
             assert set(loaded.last_solve.steps.tolist()) == {FEW["stop"]["max_steps"]}
+
+
+@pytest.mark.parametrize("model", ["deq-mlp", "deq-resnet-xs"])
+def test_a_trained_equilibrium_has_the_engines_logits_where_it_is_found(model: str, tmp_path: Path) -> None:
+    """To 1e-5, by whatever steps: where a solve ends at a fixed point, both end at the same one."""
+    run = fedeq.run(method="fedrep", model=model, data="digits", rounds=5, out=tmp_path / "run", progress=False)
+    stop = {"relative": 1e-6, "absolute": 0.0, "max_steps": 200}
+    settings = run.config["model"]
+    tight = {**settings, "equilibrium": {**settings["equilibrium"], "stop": stop}}
+    found, expected, converged = [], [], []
+    for name in run.clients["name"][:5]:
+        loaded, content = fedeq.torch.load(run, name), _native.client_file(run.folder, name)
+        assert loaded.equilibrium is not None
+        loaded.equilibrium["stop"] = stop
+        pixels, _ = run.client(name).data()["test"]
+        x, task = loaded.prepare(pixels).numpy(), loaded.graph["task"]
+        engine = _native.Engine(json.dumps(tight), json.dumps(task))
+        given = Sample(engine, content, x, np.zeros(len(x), np.int64), task["classes"])
+        found.append(logits_of(loaded, given))
+        expected.append(given.logits())
+        assert loaded.last_solve is not None
+        converged.append(loaded.last_solve.converged.numpy())
+    reached = np.concatenate(converged)
+    assert reached.mean() > 0.5, "there is something to compare"  # noqa: PLR2004
+    np.testing.assert_allclose(np.concatenate(found)[reached], np.concatenate(expected)[reached], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="needs the program `fedeq`: build it, or name it with FEDEQ_PROGRAM")
