@@ -8,6 +8,7 @@ use fedeq_run::experiment::{Experiment, ExternalModel, Override, SHORT_FORMS, Se
 use fedeq_run::place::settle;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use toml::{Table, Value};
 
 use crate::error::refused;
 use crate::value::{shown, table_of, value_of};
@@ -30,17 +31,18 @@ pub(crate) struct Request<'py> {
 impl Request<'_> {
     /// The experiment; whatever is given is used or refused by name.
     pub(crate) fn experiment(&self, network: Option<&ExternalModel>) -> Result<Experiment> {
-        let mut overrides = self.overrides()?;
+        let table = self.config.as_ref().and_then(|config| config.cast::<PyDict>().ok());
+        let file = table.map(File::of).transpose()?;
+        let mut overrides = file.as_ref().map(|file| file.dotted.clone()).unwrap_or_default();
+        overrides.extend(self.overrides()?);
         overrides.extend(self.source.map(|source| Override::new("data", source)));
         if let Some(network) = network {
             overrides = network.over(&overrides)?;
         }
-        let mut experiment = match &self.config {
-            None => Experiment::read(None, &overrides)?,
-            Some(config) => match config.cast::<PyDict>() {
-                Ok(table) => Experiment::read_table(table_of("", table)?, &overrides)?,
-                Err(_) => Experiment::read(Some(&path_of(config)?), &overrides)?,
-            },
+        let mut experiment = match (file, &self.config) {
+            (Some(file), _) => Experiment::read_table(file.table, &overrides)?,
+            (None, Some(config)) => Experiment::read(Some(&path_of(config)?), &overrides)?,
+            (None, None) => Experiment::read(None, &overrides)?,
         };
         settle(&mut experiment, &overrides);
         Ok(experiment)
@@ -70,6 +72,38 @@ impl Request<'_> {
     }
 }
 
+/// A dictionary that stands for the file of an experiment.
+struct File {
+    table: Table,
+    /// What it says by dotted paths, such as `{"plan.rounds": 20}`, which go over the rest.
+    dotted: Vec<Override>,
+}
+
+impl File {
+    fn of(given: &Bound<'_, PyDict>) -> Result<Self> {
+        let (dotted, table): (Table, Table) = table_of("", given)?.into_iter().partition(|(key, _)| key.contains('.'));
+        let dotted: Vec<Override> = dotted.into_iter().map(|(key, value)| Override::new(&key, value)).collect();
+        match dotted.iter().find(|setting| says(&table, &setting.path)) {
+            Some(twice) => {
+                let key = twice.path.join(".");
+                Err(Error::invalid(
+                    format!("the dictionary says `{key}` twice, by its dotted path and in a table"),
+                    "leave one of them out",
+                ))
+            }
+            None => Ok(Self { table, dotted }),
+        }
+    }
+}
+
+/// Whether a table has a value at a path.
+fn says(table: &Table, path: &[String]) -> bool {
+    path.split_first().is_some_and(|(first, rest)| match table.get(first) {
+        Some(Value::Table(inner)) if !rest.is_empty() => says(inner, rest),
+        found => found.is_some() && rest.is_empty(),
+    })
+}
+
 /// An experiment as words of the command line: a dictionary as the text of a file, and what goes over it as options.
 #[sheltered]
 #[pyfunction]
@@ -80,12 +114,13 @@ pub(crate) fn words(
     settings: Bound<'_, PyDict>,
 ) -> PyResult<(Option<String>, Vec<String>)> {
     let read = || -> Result<(Option<String>, Vec<String>)> {
-        let file = config.map(|table| table_of("", &table)).transpose()?.map(|table| table.to_string());
+        let file = config.as_ref().map(File::of).transpose()?;
+        let (text, mut overrides) = file.map_or((None, Vec::new()), |file| (Some(file.table.to_string()), file.dotted));
         // Settings come first, and arguments after them.
-        let first = settings.len();
-        let overrides = Request { config: None, keywords, settings, source: None }.overrides()?;
+        let first = overrides.len() + settings.len();
+        overrides.extend(Request { config: None, keywords, settings, source: None }.overrides()?);
         let words = overrides.iter().enumerate().flat_map(|(place, setting)| typed(setting, place >= first)).collect();
-        Ok((file, words))
+        Ok((text, words))
     };
     read().map_err(|error| refused(py, &error))
 }
