@@ -12,7 +12,7 @@ FederationFactory = Callable[..., Federation]
 
 def pytest_configure(config: pytest.Config) -> None:
     """Name the markers."""
-    config.addinivalue_line("markers", "federation: real processes on this machine; needs the program `fedeq`")
+    config.addinivalue_line("markers", "federation: a SuperLink, its app and nodes as processes of this machine")
     config.addinivalue_line("markers", "chaos: processes that are killed and connections that break")
     config.addinivalue_line("markers", "hostile: a server or a node that attacks the others")
     config.addinivalue_line("markers", "long: takes minutes; skipped unless selected with `-m long`")

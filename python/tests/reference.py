@@ -140,6 +140,16 @@ def members(found: ast.ClassDef) -> list[tuple[Function | ast.AnnAssign, str]]:
     return kept
 
 
+def attributes(found: ast.ClassDef) -> set[str]:
+    """Give the names of what functions of a class keep in an object, but for private ones."""
+    stored = {node for node in ast.walk(found) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    return {
+        node.attr
+        for node in stored
+        if isinstance(node.value, ast.Name) and node.value.id == "self" and not node.attr.startswith("_")
+    }
+
+
 def described(member: Function | ast.AnnAssign, written: str) -> str | None:
     """Describe a member of a class in a line; one that is overloaded, or that people do not call, in none."""
     if isinstance(member, ast.AnnAssign):
@@ -149,6 +159,8 @@ def described(member: Function | ast.AnnAssign, written: str) -> str | None:
         name, is_call = member.name, "property" not in given
         if "overload" in given:
             return None
+    if name == "__getitem__" and isinstance(member, Function):
+        return f"- `[{member.args.args[1].arg}]`: {prose(written)}"
     if name.startswith("_"):
         return None
     shown = signature(name, member) if is_call and isinstance(member, Function) else name

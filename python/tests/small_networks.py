@@ -13,7 +13,7 @@ Floats = NDArray[np.float32]
 CLASSES = 10
 
 
-def _cross_entropy(logits: NDArray[np.float64], y: Targets) -> tuple[float, NDArray[np.float64]]:
+def cross_entropy(logits: NDArray[np.float64], y: Targets) -> tuple[float, NDArray[np.float64]]:
     """Give the mean loss, and its gradient with respect to the logits."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     log_p = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
@@ -58,8 +58,15 @@ class Convolutional:
     def loss_and_gradient(self, parameters: Arrays, x: Inputs, y: Targets) -> tuple[float, dict[str, Floats]]:
         """Go forward and back."""
         windows, before = self._hidden(parameters, x)
+        loss, slope = cross_entropy(self._logits(parameters, before), y)
+        return loss, self._pulled_back(parameters, windows, before, slope)
+
+    @staticmethod
+    def _pulled_back(
+        parameters: Arrays, windows: NDArray[Any], before: NDArray[Any], slope: NDArray[np.float64]
+    ) -> dict[str, Floats]:
+        """Go back from a gradient with respect to the logits."""
         flat = np.maximum(before, 0.0).reshape(len(before), -1)
-        loss, slope = _cross_entropy(self._logits(parameters, before), y)
         back = (slope @ parameters["head.weight"].astype(float)).reshape(before.shape) * (before > 0.0)
         gradient = {
             "conv.weight": np.einsum("bkij,bijuv->kuv", back, windows)[:, None],
@@ -67,7 +74,7 @@ class Convolutional:
             "head.weight": slope.T @ flat,
             "head.bias": slope.sum(axis=0),
         }
-        return loss, {name: array.astype(np.float32) for name, array in gradient.items()}
+        return {name: array.astype(np.float32) for name, array in gradient.items()}
 
     def logits(self, parameters: Arrays, x: Inputs) -> Floats:
         """Go forward."""

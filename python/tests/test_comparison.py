@@ -103,6 +103,41 @@ def test_a_sweep_learns_from_arrays_and_changes_settings_together(tmp_path: Path
     assert all(run.clients["name"] == ["ann", "bob"] for run in sweep.runs)
 
 
+SEARCHED: dict[str, Any] = {
+    "method": "fedavg",
+    "model": "linear",
+    "clients": 5,
+    "settings": {"plan.evaluate_every": 1, "data.split.validation": 0.2, "data.limit.train": 20},
+    "grid": {"training.learning_rate": "log:0.001..0.5"},
+    "progress": False,
+}
+
+
+def test_points_are_drawn_from_a_range(tmp_path: Path) -> None:
+    """The same ones for the same seed of the search, and as many as were asked for."""
+    first, again, other = (
+        fedeq.sweep(**SEARCHED, rounds=1, random=3, search_seed=seed, out=tmp_path / name).points
+        for name, seed in [("first", 1), ("again", 1), ("other", 2)]
+    )
+    rates = first["training.learning_rate"]
+    assert len(set(rates)) == 3
+    assert all(0.001 <= rate <= 0.5 for rate in rates)
+    assert again == first
+    assert other["training.learning_rate"] != rates
+    with pytest.raises(fedeq.Refused, match="budget"):
+        fedeq.sweep(**SEARCHED, rounds=4, budget=3, out=tmp_path / "refused")
+    assert len(fedeq.sweep(**SEARCHED, rounds=2, budget=4, out=tmp_path / "budget").points) == 2
+
+
+def test_the_better_half_of_the_points_is_trained_further(tmp_path: Path) -> None:
+    """Four for a round, two for two, one for all four; the table has the one, the folder all."""
+    sweep = fedeq.sweep(**SEARCHED, rounds=4, random=4, halving=2, out=tmp_path / "sweep")
+    assert sorted(len(run.metrics) for run in sweep.runs) == [1, 1, 2, 4]
+    (best,) = [run for run in sweep.runs if run.state == "finished"]
+    assert sweep.points["training.learning_rate"] == [best.config["training"]["learning_rate"]]
+    assert len((sweep.folder / "search.csv").read_text().splitlines()) == 1 + 4
+
+
 def two_clients(seed: int) -> dict[str, Any]:
     """Draw rows of numbers with a class each, for two clients."""
     generator = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ import importlib.util
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 import fedeq
 from fedeq.networks import Arrays, Inputs, Network, Targets, TorchNetwork
 from tests.harness.methods import methods
-from tests.small_networks import CLASSES, Convolutional
+from tests.small_networks import CLASSES, Convolutional, cross_entropy
 
 Floats = NDArray[np.float32]
+Model = dict[str, NDArray[np.float64]]
 
 CLIENTS = 4
+WHITE = 16
+"""Of these digits; that of photographs is 255."""
 
 # All clients take part, each with one batch that holds all it has.
 ALL = (
@@ -60,40 +63,47 @@ def state_dict(folder: Path, client: str) -> dict[str, Floats]:
     return fedeq.open(folder).client(client).state_dict()
 
 
+def ordered(x: Inputs) -> NDArray[np.int64]:
+    """Give an order of samples that depends on nothing but what they are."""
+    return np.lexsort(x.reshape(len(x), -1).T)
+
+
 class Recorder:
     """A network that notes which batches it was trained on. Each client has one, in another order in every epoch."""
 
     def __init__(self, network: Network) -> None:
-        """Stand in front of a network."""
-        self.network = network
+        """Stand in front of a network, with features or without."""
+        self.wrapped = network
+        self.features = getattr(network, "features", None)
+        self.features_and_pullback = getattr(network, "features_and_pullback", None)
         self.batches: dict[bytes, tuple[Inputs, Targets]] = {}
         self.name = "recorder"
 
     def parameters(self) -> Arrays:
         """Give those of the network."""
-        return self.network.parameters()
+        return self.wrapped.parameters()
 
     def loss_and_gradient(self, parameters: Arrays, x: Inputs, y: Targets) -> tuple[float, Arrays]:
         """Note the batch, whatever its order."""
-        order = np.lexsort(x.reshape(len(x), -1).T)
+        order = ordered(x)
         self.batches[x[order].tobytes()] = (x[order], y[order])
-        return self.network.loss_and_gradient(parameters, x, y)
+        return self.wrapped.loss_and_gradient(parameters, x, y)
 
     def logits(self, parameters: Arrays, x: Inputs) -> Floats:
         """Ask the network."""
-        return self.network.logits(parameters, x)
+        return self.wrapped.logits(parameters, x)
 
 
 def averaged(recorder: Recorder, rounds: int, epochs: int, rate: float) -> dict[str, NDArray[np.float64]]:
     """Federated averaging as McMahan et al. wrote it down, in double precision."""
-    theta: dict[str, Any] = {name: array.astype(float) for name, array in recorder.network.parameters().items()}
+    theta: dict[str, Any] = {name: array.astype(float) for name, array in recorder.wrapped.parameters().items()}
     for _ in range(rounds):
         models, samples = [], []
         for x, y in recorder.batches.values():
             model = dict(theta)
             for _ in range(epochs):
                 single = {name: array.astype(np.float32) for name, array in model.items()}
-                _, gradient = recorder.network.loss_and_gradient(single, x, y)
+                _, gradient = recorder.wrapped.loss_and_gradient(single, x, y)
                 model = {name: array - rate * gradient[name] for name, array in model.items()}
             models.append(model)
             samples.append(len(y))
@@ -160,9 +170,37 @@ def test_dropout_is_drawn_from_the_seed_and_moving_buffers_are_refused(tmp_path:
         run(network, tmp_path / name, "method=fedper", f"engine.workers={workers}")
     assert journals(tmp_path / "one") == journals(tmp_path / "more")
     assert run(network, tmp_path / "neighbours", "method=knn-per")["evaluation"]["local"]["mean"] > 0.0
+    for name, workers in [("contrasted", 1), ("again", 3)]:
+        run(network, tmp_path / name, "method=moon", f"engine.workers={workers}")
+    assert journals(tmp_path / "contrasted") == journals(tmp_path / "again")
     normalised = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, CLASSES))
     with pytest.raises(fedeq.FedeqError, match=r"the buffer `1.running_mean` changes"):
         run(TorchNetwork(normalised), tmp_path / "refused")
+
+
+def test_features_of_a_module_are_drawn_and_pulled_back_as_its_loss_is() -> None:
+    """By the seed; against PyTorch's own gradient through the whole module."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch.manual_seed(0)
+    body, last = torch.nn.Linear(64, 6), torch.nn.Linear(6, CLASSES)
+    module = torch.nn.Sequential(torch.nn.Flatten(), body, torch.nn.Tanh(), torch.nn.Dropout(0.5), last)
+    network, x = TorchNetwork(module, features="4"), np.random.default_rng(0).random((5, 8, 8, 1), np.float32)
+    parameters, of_z = network.parameters(), np.random.default_rng(1).random((5, 6), np.float32)
+    (z, pullback), (same, _), (other, _) = (network.features_and_pullback(parameters, x, seed) for seed in (7, 7, 8))
+    assert np.array_equal(z, same)
+    assert not np.array_equal(z, other)
+    assert np.array_equal(network.features_and_pullback(parameters, x)[0], network.features(parameters, x))
+    torch.manual_seed(7)
+    seen = module.train()[:4](torch.from_numpy(x).permute(0, 3, 1, 2))
+    (seen * torch.from_numpy(of_z)).sum().backward()
+    nothing = {name: np.zeros_like(array) for name, array in parameters.items()}
+    assert_close(pullback(of_z), {**nothing, "1.weight": body.weight.grad.numpy(), "1.bias": body.bias.grad.numpy()})
+    assert not any(
+        array.any()
+        for array in TorchNetwork(module, features="1")
+        .features_and_pullback(parameters, x)[1](x.reshape(5, -1))
+        .values()
+    )
 
 
 def journals(folder: Path) -> list[bytes]:
@@ -200,12 +238,24 @@ def renamed(arrays: Arrays, old: str, new: str) -> dict[str, Floats]:
     return {new if name == old else name: array for name, array in arrays.items()}
 
 
-# What methods ask of a network, and those that need one of fedeq.
-NEEDS = {"knn-per": Featured, "fedbn": Normalised}
-REFUSED = {"moon": "`method = moon` does not go with the network `small-cnn`"}
+class Pulled(Featured):
+    """Offers the gradient of its features, which are its logits."""
+
+    def features_and_pullback(self, parameters: Arrays, x: Inputs) -> tuple[Floats, Callable[[Floats], Arrays]]:
+        """Go forward, and say how to go back."""
+        windows, before = self._hidden(parameters, x)
+
+        def pullback(of_features: Floats) -> dict[str, Floats]:
+            return self._pulled_back(parameters, windows, before, of_features.astype(float))
+
+        return self.features(parameters, x), pullback
 
 
-@pytest.mark.parametrize("method", [method for method in methods() if method not in REFUSED])
+# What methods ask of a network.
+NEEDS = {"knn-per": Featured, "fedbn": Normalised, "moon": Pulled}
+
+
+@pytest.mark.parametrize("method", methods())
 def test_any_method_gives_the_same_bytes_for_any_number_of_workers(tmp_path: Path, method: str) -> None:
     """Calls come in any order, and results do not depend on it."""
     settings = (f"method={method}", "training.learning_rate=0.02", "training.batch_size=20")
@@ -216,12 +266,100 @@ def test_any_method_gives_the_same_bytes_for_any_number_of_workers(tmp_path: Pat
     assert json.loads((tmp_path / "one" / "summary.json").read_text())["computed_by"] == "Python"
 
 
-@pytest.mark.parametrize("method", REFUSED)
-def test_methods_that_need_a_network_of_fedeq_are_refused_by_name(tmp_path: Path, method: str) -> None:
-    """Before anything is trained."""
-    with pytest.raises(fedeq.Refused, match=REFUSED[method]):
-        run(Featured(personal=("head",)), tmp_path / "run", f"method={method}")
-    assert not (tmp_path / "run").exists()
+class Narrow:
+    """`logits = V tanh(W x)`, whose features are what the last layer is given."""
+
+    name = "narrow"
+    width = 2
+
+    def parameters(self) -> dict[str, Floats]:
+        """Draw the first values."""
+        draw = np.random.default_rng(0)
+        shapes = {"body": (64, self.width), "last": (self.width, CLASSES)}
+        return {name: draw.standard_normal(shape).astype(np.float32) / np.float32(4) for name, shape in shapes.items()}
+
+    def features(self, parameters: Arrays, x: Inputs) -> Floats:
+        """Go forward to the last layer."""
+        return np.asarray(np.tanh(x.reshape(len(x), -1) @ parameters["body"]), np.float32)
+
+    def logits(self, parameters: Arrays, x: Inputs) -> Floats:
+        """Go forward."""
+        return self.features(parameters, x) @ parameters["last"]
+
+    def features_and_pullback(self, parameters: Arrays, x: Inputs) -> tuple[Floats, Callable[[Floats], Arrays]]:
+        """Go forward to the last layer, and say how to go back."""
+        z = self.features(parameters, x)
+
+        def pullback(of_z: Floats) -> dict[str, Floats]:
+            body = x.reshape(len(x), -1).T @ (of_z * (1 - z * z))
+            return {"body": np.asarray(body, np.float32), "last": np.zeros_like(parameters["last"])}
+
+        return z, pullback
+
+    def loss_and_gradient(self, parameters: Arrays, x: Inputs, y: Targets) -> tuple[float, dict[str, Floats]]:
+        """Go forward and back."""
+        z, pullback = self.features_and_pullback(parameters, x)
+        loss, slope = cross_entropy((z @ parameters["last"]).astype(float), y)
+        gradient = pullback(np.asarray(slope @ parameters["last"].T, np.float32))
+        return loss, {**gradient, "last": np.asarray(z.T @ slope, np.float32)}
+
+
+def slopes(objective: Callable[[Model], float], model: Model, step: float = 1e-5) -> Model:
+    """Differentiate by central differences, number by number."""
+    found = {name: np.zeros_like(array) for name, array in model.items()}
+    for name, array in model.items():
+        for place in np.ndindex(array.shape):
+            sides = []
+            for way in (step, -step):
+                moved = array.copy()
+                moved[place] += way
+                sides.append(objective({**model, name: moved}))
+            found[name][place] = (sides[0] - sides[1]) / (2 * step)
+    return found
+
+
+def moons_objective(x: Inputs, y: Targets, fixed: tuple[Model, Model]) -> Callable[[Model], float]:
+    """Write down what MOON's paper minimises: features are near the global model's, and far from the client's last."""
+
+    def objective(model: Model) -> float:
+        z, near, far = (np.tanh(x.reshape(len(x), -1).astype(float) @ one["body"]) for one in (model, *fixed))
+        supervised, _ = cross_entropy(z @ model["last"], y)
+        towards, away = (np.exp(_cosines(z, other) / TEMPERATURE) for other in (near, far))
+        return supervised - WEIGHT * float(np.log(towards / (towards + away)).mean())
+
+    return objective
+
+
+def _cosines(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    return np.asarray((one * other).sum(axis=1) / lengths, np.float64)
+
+
+# Of MOON.
+WEIGHT, TEMPERATURE = 2.0, 0.5
+
+
+def test_two_rounds_end_where_moon_by_hand_does(tmp_path: Path) -> None:
+    """With gradients by finite differences, in double precision: that of the features is what the paper's is."""
+    recorder = Recorder(Narrow())
+    run(recorder, tmp_path / "run", "method=moon", f"method.weight={WEIGHT}", f"method.temperature={TEMPERATURE}")
+    start: Model = {name: array.astype(float) for name, array in recorder.parameters().items()}
+    theta, own = start, dict.fromkeys(recorder.batches, start)
+    for _ in range(2):
+        for key, (x, y) in recorder.batches.items():
+            objective, model = moons_objective(x, y, (theta, own[key])), dict(theta)
+            for _ in range(3):
+                gradient = slopes(objective, model)
+                model = {name: array - 0.1 * gradient[name] for name, array in model.items()}
+            own[key] = model
+        samples = np.array([len(y) for _, y in recorder.batches.values()])
+        shares = samples / samples.sum()
+        models = list(zip(shares, own.values(), strict=True))
+        theta = {name: np.sum([share * model[name] for share, model in models], axis=0) for name in start}
+    assert_close(state_dict(tmp_path / "run", clients(tmp_path / "run")[0]), theta)
+    run(recorder, tmp_path / "average")
+    average, little = state_dict(tmp_path / "average", clients(tmp_path / "average")[0]), 1e-3
+    assert np.abs(average["body"] - theta["body"]).max() > little, "the term moves something"
 
 
 def test_what_is_personal_differs_from_client_to_client_and_what_is_shared_does_not(tmp_path: Path) -> None:
@@ -244,8 +382,7 @@ def test_a_client_is_asked_through_its_network(tmp_path: Path) -> None:
     for ask in (client.predict, client.logits):
         with pytest.raises(fedeq.FedeqError, match="the network `small-cnn` is computed outside of fedeq"):
             ask(pixels)
-    white = 16  # Of these digits; that of photographs is 255.
-    found = network.logits(client.state_dict(), (pixels / white).astype(np.float32)).argmax(axis=1)
+    found = network.logits(client.state_dict(), (pixels / WHITE).astype(np.float32)).argmax(axis=1)
     assert (found == classes).mean() == pytest.approx(row["local_accuracy"])
 
 
@@ -371,6 +508,51 @@ def test_what_a_network_should_not_give_is_refused_by_name(tmp_path: Path, netwo
     assert "\nhint: " in str(refused.value)
 
 
+class PullsBack(Pulled):
+    """Gives something else than features and a function."""
+
+    def __init__(self, given: object) -> None:
+        """Say what it gives."""
+        super().__init__()
+        self.given = given
+
+    def features_and_pullback(self, parameters: Arrays, x: Inputs) -> Any:  # noqa: ANN401 - that is the point
+        """Give something else, the features as they are where there is None."""
+        if not isinstance(self.given, tuple):
+            return self.given
+        features, pullback = self.given
+        return (self.features(parameters, x) if features is None else features), pullback
+
+
+def _raises(of_features: Floats) -> Arrays:
+    message = f"no way back from {of_features.shape[1]} numbers"
+    raise ArithmeticError(message)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (None, "client `.+`: `features_and_pullback` gave no pair"),
+        ((None, 3), "client `.+`: the second that `features_and_pullback` gave cannot be called"),
+        ((np.zeros((3, 2), np.float32), dict), r"`features_and_pullback` gave an array of the shape `\[3, 2\]`"),
+        ((np.zeros((40, 2), np.float32), dict), "client `.+`: the network gave `2` features, and other numbers before"),
+        ((None, lambda _: {}), "client `.+`: the gradient lacks `conv.bias`"),
+    ],
+)
+def test_what_features_should_not_be_is_refused_by_name(tmp_path: Path, given: object, words: str) -> None:
+    """Whatever comes back."""
+    with pytest.raises(fedeq.FedeqError, match=words) as refused:
+        run(PullsBack(given), tmp_path / "run", "method=moon")
+    assert "\nhint: " in str(refused.value)
+
+
+def test_an_exception_on_the_way_back_names_its_client(tmp_path: Path) -> None:
+    """Like every other of a network."""
+    with pytest.raises(ArithmeticError, match="no way back from 10 numbers") as raised:
+        run(PullsBack((None, _raises)), tmp_path / "run", "method=moon")
+    assert re.search(r"client `.+`, in `features_and_pullback` of the network", "".join(raised.value.__notes__))
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
@@ -378,6 +560,7 @@ def test_what_a_network_should_not_give_is_refused_by_name(tmp_path: Path, netwo
         ("engine.device=cuda", "`engine.device = cuda` does not go with the network `small-cnn`"),
         ("method=fedbn", "`method = fedbn` keeps normalisations with clients, and no parameter"),
         ("method=knn-per", "`method = knn-per` needs features, and the network `small-cnn` offers none"),
+        ("method=moon", "`method = moon` trains on features, and the network `small-cnn` offers no gradient of them"),
         ("training.warm_start=previous-batch", "`training.warm_start` does not go with"),
     ],
 )

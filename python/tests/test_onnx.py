@@ -56,6 +56,13 @@ def test_sequences_may_be_shorter(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, given.logits()[:, :5], atol=1e-5, rtol=1e-5)
 
 
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """Where there is no folder."""
+    given = sample(settings_of("mlp"), task_of("mlp"))
+    with pytest.raises(FedeqError, match=r"model\.onnx`: cannot write to it: .*\nhint: check that"):
+        fedeq.onnx.export(given.file, tmp_path / "nowhere" / "model.onnx")
+
+
 @pytest.mark.parametrize("name", [name for name in catalog() if name.startswith("deq-")])
 def test_equilibrium_networks_are_refused(name: str, tmp_path: Path) -> None:
     """With the reason."""

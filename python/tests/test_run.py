@@ -18,9 +18,10 @@ import pytest
 from numpy.typing import NDArray
 
 import fedeq
-from fedeq.client import Client
+import fedeq.data
+from fedeq.client import Client, Models
 from tests.harness.processes import until
-from tests.harness.program import TIMEOUT
+from tests.harness.program import REPOSITORY, TIMEOUT
 from tests.harness.program import fedeq as command
 
 # Little work: five clients, a network of one layer.
@@ -126,6 +127,59 @@ def test_a_callback_stops_a_run_that_is_then_resumed_to_the_same_bytes(tmp_path:
     assert fedeq.resume(run.folder, progress=False).summary["rounds"] == 4
 
 
+def test_a_run_goes_back_to_the_checkpoint_before_the_last(tmp_path: Path) -> None:
+    """And ends with the same bytes; callbacks are told what is trained again."""
+    given: dict[str, Any] = {**SMALL, "rounds": 4, "settings": {"engine.checkpoint_every": 1}}
+    whole = fedeq.run(**given, out=tmp_path / "whole")
+    for name, previous, again in [("last", False, [4]), ("before", True, [3, 4])]:
+        run = fedeq.run(**given, out=tmp_path / name, callbacks=[lambda this: this["round"] == 3])
+        told: list[fedeq.Round] = []
+        fedeq.resume(run, previous=previous, callbacks=[told.append], progress=False)
+        assert [this["round"] for this in told] == again
+        assert lasting(run.folder) == lasting(whole.folder)
+
+
+def test_a_callback_stops_a_resumed_run_too(tmp_path: Path) -> None:
+    """At every round in turn, until it is over."""
+    whole = fedeq.run(**SMALL, rounds=3, out=tmp_path / "whole")
+    run = fedeq.run(**SMALL, rounds=3, out=tmp_path / "run", callbacks=[lambda _: True])
+    assert fedeq.resume(run, callbacks=[lambda _: True], progress=False).state == "stopped"
+    assert len(run.metrics) == 2
+    assert fedeq.resume(run, callbacks=[lambda _: True], progress=False).state == "finished"
+    assert lasting(run.folder) == lasting(whole.folder)
+
+
+def test_a_run_whose_data_has_moved_continues_where_it_lies_now(tmp_path: Path) -> None:
+    """To the same bytes; without a word about it, it is refused and says what is missing."""
+    before, after = tmp_path / "before.safetensors", tmp_path / "after.safetensors"
+    fedeq.data.save(before, SOFTMAX_RUN["data"])
+    given: dict[str, Any] = {**SOFTMAX_RUN, "data": before, "model": "linear", "rounds": 3}
+    whole = fedeq.run(**given, out=tmp_path / "whole")
+    run = fedeq.run(**given, out=tmp_path / "run", callbacks=[lambda this: this["round"] == 1])
+    before.rename(after)
+    with pytest.raises(fedeq.Refused, match=r"before\.safetensors"):
+        fedeq.resume(run, progress=False)
+    with pytest.raises(fedeq.Refused, match="nowhere"):
+        fedeq.resume(run, data=tmp_path / "nowhere", progress=False)
+    assert fedeq.resume(run, data=after, progress=False).state == "finished"
+    assert lasting(run.folder) == lasting(whole.folder)
+    assert Models(run.folder, data=after).names == ["ann", "bob"]
+
+
+KILLED: dict[str, Any] = {**SMALL, "rounds": 150, "settings": {"plan.evaluate_every": 150}}
+TO_BE_KILLED = f"import fedeq, sys; fedeq.run(**{KILLED}, out=sys.argv[1])"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_run_that_was_killed_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
+    """With nothing done on the way out."""
+    whole, folder = fedeq.run(**KILLED, out=tmp_path / "whole"), tmp_path / "run"
+    code, _, errors = interrupted([sys.executable, "-c", TO_BE_KILLED, str(folder)], folder, by=signal.SIGKILL)
+    assert (code, fedeq.Run(folder).state) == (-signal.SIGKILL, "killed"), errors
+    assert fedeq.resume(folder, progress=False).state == "finished"
+    assert lasting(folder) == lasting(whole.folder)
+
+
 def test_an_exception_of_a_callback_stops_the_run_and_is_raised(tmp_path: Path) -> None:
     """Raise one in the second round."""
 
@@ -138,7 +192,7 @@ def test_an_exception_of_a_callback_stops_the_run_and_is_raised(tmp_path: Path) 
         fedeq.run(**SMALL, rounds=4, out=tmp_path / "run", callbacks=[callback])
     assert "stopped after 2 of 4 rounds" in caught.value.__notes__[0]
     assert fedeq.resume(tmp_path / "run", progress=False).state == "finished"
-    with pytest.raises(TypeError, match="give `True` to stop"):
+    with pytest.raises(TypeError, match="gave `1`\nhint: give `True` to stop"):
         fedeq.run(**SMALL, rounds=1, out=tmp_path / "other", callbacks=[lambda _: 1])  # type: ignore[list-item, return-value]
 
 
@@ -161,12 +215,19 @@ except KeyboardInterrupt as stopped:
 """
 
 
-def interrupted(words: list[str], folder: Path, journal: str = "rounds.jsonl") -> tuple[int, str, str]:
+def interrupted(
+    words: list[str], folder: Path, journal: str = "rounds.jsonl", by: signal.Signals = signal.SIGINT
+) -> tuple[int, str, str]:
     """Start a process that trains, press Ctrl-C after its first rounds; give its exit code and what it said."""
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
+    here = REPOSITORY / "python"
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=here)  # noqa: S603
+
+    def is_under_way() -> bool:
+        return child.poll() is not None or any(file.stat().st_size > 0 for file in folder.glob(journal))
+
     try:
-        until("rounds", lambda: any(file.stat().st_size > 0 for file in folder.glob(journal)), TIMEOUT)
-        child.send_signal(signal.SIGINT)
+        until("rounds", is_under_way, TIMEOUT)
+        child.send_signal(by)
         output, errors = child.communicate(timeout=TIMEOUT)
     finally:
         child.kill()
@@ -186,6 +247,31 @@ def test_ctrl_c_stops_at_a_checkpoint_and_says_how_to_continue(tmp_path: Path) -
     assert int(kept[1].replace(",", "")) == len(run.metrics)
 
 
+WITH_A_NETWORK = """
+import fedeq, signal, sys
+from tests.test_run import SOFTMAX_RUN, Softmax
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    fedeq.run(**SOFTMAX_RUN, network=Softmax(), rounds=1_000_000, out=sys.argv[1])
+except KeyboardInterrupt as stopped:
+    print(stopped)
+"""
+
+
+def test_ctrl_c_stops_a_network_of_ones_own_too(tmp_path: Path) -> None:
+    """Wherever in its calls it comes; the rounds that were over are kept, and the run goes on from there."""
+    folder = tmp_path / "run"
+    code, output, errors = interrupted([sys.executable, "-c", WITH_A_NETWORK, str(folder)], folder)
+    assert code == 0, errors
+    assert f'continue from there with `fedeq.resume("{folder}")`' in output
+    run = fedeq.Run(folder)
+    kept = len(run.metrics)
+    assert (run.state, kept > 0) == ("stopped", True)
+    told: list[fedeq.Round] = []
+    fedeq.resume(run, network=Softmax(), callbacks=[told.append, lambda _: True], progress=False)
+    assert [this["round"] for this in told] == [kept + 1]
+
+
 def test_two_runs_train_in_two_threads(tmp_path: Path) -> None:
     """Compare each with one that was alone."""
     alone = fedeq.run(**SMALL, rounds=2, out=tmp_path / "alone")
@@ -197,6 +283,21 @@ def test_two_runs_train_in_two_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.join(TIMEOUT)
     assert lasting(tmp_path / "a") == lasting(tmp_path / "b") == lasting(alone.folder)
+
+
+def test_a_run_in_another_thread_is_stopped_by_a_callback(tmp_path: Path) -> None:
+    """Python tells that thread nothing of Ctrl-C; an event does."""
+    begun, enough = threading.Event(), threading.Event()
+    callbacks = [lambda _: begun.set(), lambda _: enough.is_set()]
+    given = {**SMALL, "rounds": 1_000_000, "out": tmp_path / "run", "callbacks": callbacks}
+    thread = threading.Thread(target=fedeq.run, kwargs=given)
+    thread.start()
+    try:
+        assert begun.wait(TIMEOUT)
+    finally:
+        enough.set()
+        thread.join(TIMEOUT)
+    assert fedeq.Run(tmp_path / "run").state == "stopped"
 
 
 def test_other_threads_go_on_while_a_run_trains(tmp_path: Path) -> None:
@@ -342,11 +443,7 @@ def test_the_command_of_the_package_is_stopped_by_ctrl_c_like_the_program(tmp_pa
 
 def test_arrays_and_networks_are_handed_over_by_the_program(tmp_path: Path) -> None:
     """Train a network of the test on arrays of the test, stop, and continue; then predict with one of ours."""
-    generator = np.random.default_rng(0)
-    x = generator.normal(size=(40, 4)).astype(np.float32)
-    data = {name: (x, (x[:, 0] > 0).astype(np.int64)) for name in ("ann", "bob")}
-    everybody = {"plan.sampling.fraction": 1}
-    given: dict[str, Any] = {"method": "fedavg", "data": data, "rounds": 3, "settings": everybody, "progress": False}
+    given: dict[str, Any] = {**SOFTMAX_RUN, "rounds": 3}
     small = Softmax()
     whole = fedeq.run(**given, network=small, out=tmp_path / "whole")
     run = fedeq.run(**given, network=small, out=tmp_path / "run", callbacks=[lambda this: this["round"] == 1])
@@ -356,10 +453,24 @@ def test_arrays_and_networks_are_handed_over_by_the_program(tmp_path: Path) -> N
     assert run.metrics["local_accuracy"] == whole.metrics["local_accuracy"]
     assert "does not go with" in refusal(**given, network=small, model="linear")
     ours = fedeq.run(**given, model="linear", out=tmp_path / "ours")
-    assert ours.client("ann").predict(x).shape == (40,)
+    assert ours.client("ann").predict(SOFTMAX_RUN["data"]["ann"][0]).shape == (40,)
     small.fails = True
     with pytest.raises(ZeroDivisionError):
         fedeq.run(**given, network=small, out=tmp_path / "failed")
+
+
+def _separable() -> dict[str, Any]:
+    x = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    return {name: (x, (x[:, 0] > 0).astype(np.int64)) for name in ("ann", "bob")}
+
+
+# Two clients that take part in every round.
+SOFTMAX_RUN: dict[str, Any] = {
+    "method": "fedavg",
+    "data": _separable(),
+    "settings": {"plan.sampling.fraction": 1},
+    "progress": False,
+}
 
 
 class Softmax:

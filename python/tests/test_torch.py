@@ -14,7 +14,7 @@ import safetensors.numpy
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[torch]'")
 
 import fedeq.torch  # noqa: E402
-from fedeq import FedeqError  # noqa: E402
+from fedeq import FedeqError, _native  # noqa: E402
 from fedeq._network_file import read  # noqa: E402
 from fedeq.torch import network, solve  # noqa: E402
 from tests.harness.networks import COLOURS, FEW, PICTURES, Sample, catalog, sample, settings_of, task_of  # noqa: E402
@@ -306,6 +306,21 @@ def test_files_that_hold_no_network_are_refused(tmp_path: Path) -> None:
             fedeq.torch.load(path)
 
 
+def test_a_network_that_cannot_be_made_or_written_is_refused_by_name(tmp_path: Path) -> None:
+    """With a hint, as everything else is."""
+    task = task_of("mlp")
+    for given, words in [
+        ((3, task), "`model` is of the type `int`"),
+        (({"name": "mlp", "hidden": [np.int64(3)]}, task), "`model` has what no file can"),
+        (("mlp", 3), "`task` is of the type `int`"),
+        (("mlp", task, -1), "`seed` is `-1`"),
+    ]:
+        with pytest.raises(fedeq.Refused, match=rf"{words}.*\nhint: ."):
+            fedeq.torch.create(*given)
+    with pytest.raises(fedeq.Refused, match=r"cannot write to it: .*\nhint: check that"):
+        fedeq.torch.create("mlp", task).save(tmp_path / "nowhere" / "mlp.safetensors")
+
+
 def test_a_client_of_a_run_trains_on_in_pytorch(tmp_path: Path) -> None:
     """From where the run ended, on the client's own samples: the loss falls from what the engine left."""
     run = fedeq.run(method="fedeq", data="digits", rounds=3, out=tmp_path / "run", progress=False)
@@ -337,6 +352,35 @@ def test_a_trained_client_has_the_engines_logits(model: Any, tmp_path: Path) -> 
         np.testing.assert_allclose(found, client.logits(pixels), atol=1e-5, rtol=1e-5)
         if loaded.last_solve is not None:
             assert set(loaded.last_solve.steps.tolist()) == {FEW["stop"]["max_steps"]}
+
+
+# In single precision a residual of 1e-6 leaves a cell that hardly contracts more room than 1e-5.
+@pytest.mark.parametrize(("model", "close"), [("deq-mlp", 1e-5), ("deq-resnet-xs", 1e-4)])
+def test_a_trained_equilibrium_has_the_engines_logits_where_it_is_found(
+    model: str, close: float, tmp_path: Path
+) -> None:
+    """By whatever steps: where a solve ends at a fixed point, both end at the same one."""
+    run = fedeq.run(method="fedrep", model=model, data="digits", rounds=3, out=tmp_path / "run", progress=False)
+    stop = {"relative": 1e-6, "absolute": 0.0, "max_steps": 200}
+    settings = run.config["model"]
+    tight = {**settings, "equilibrium": {**settings["equilibrium"], "stop": stop}}
+    found, expected, converged = [], [], []
+    for name in run.clients["name"][:3]:
+        loaded, content = fedeq.torch.load(run, name), _native.client_file(run.folder, name)
+        assert loaded.equilibrium is not None
+        loaded.equilibrium["stop"] = stop
+        pixels, _ = run.client(name).data()["test"]
+        x, task = loaded.prepare(pixels).numpy(), loaded.graph["task"]
+        engine = _native.Engine(json.dumps(tight), json.dumps(task))
+        given = Sample(engine, content, x, np.zeros(len(x), np.int64), task["classes"])
+        found.append(logits_of(loaded, given))
+        expected.append(given.logits())
+        assert loaded.last_solve is not None
+        converged.append(loaded.last_solve.converged.numpy())
+    reached = np.concatenate(converged)
+    assert reached.mean() > 0.5, "there is something to compare"  # noqa: PLR2004
+    ours, theirs = np.concatenate(found)[reached], np.concatenate(expected)[reached]
+    np.testing.assert_allclose(ours, theirs, atol=close, rtol=1e-5)
 
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="needs the program `fedeq`: build it, or name it with FEDEQ_PROGRAM")

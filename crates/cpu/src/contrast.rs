@@ -8,6 +8,9 @@ use crate::evaluate::{EVALUATION_BATCH, Evaluator};
 use crate::network::{Network, input_of};
 use crate::op::Start;
 
+/// Embeddings one after the other, and how many rows of how many numbers a sample has.
+pub(crate) type Rows = (Vec<f32>, [usize; 2]);
+
 /// What two models that stay as they are make of a client's samples.
 #[derive(Debug)]
 pub(crate) struct Embeddings {
@@ -26,11 +29,21 @@ pub(crate) struct Embeddings {
 impl Embeddings {
     /// Those of all samples of a shard.
     pub(crate) fn of(network: &Network, samples: &Shard, contrast: &ContrastModels) -> Result<Self> {
-        let (attracting, [rows, width]) = embedded(network, samples, &contrast.attracts)?;
-        let (repelling, _) = embedded(network, samples, &contrast.repels)?;
+        Self::by(samples, contrast, |weights| embedded(network, samples, weights))
+    }
+
+    /// Those of all samples of a shard, as `embedded` gives them for a model: in order, with how many rows of how many numbers a sample has.
+    pub(crate) fn by(samples: &Shard, contrast: &ContrastModels, embedded: impl Fn(&Weights) -> Result<Rows>) -> Result<Self> {
+        let (attracting, [rows, width]) = embedded(&contrast.attracts)?;
+        let (repelling, _) = embedded(&contrast.repels)?;
         let place = samples.indices().iter().enumerate().map(|(at, &sample)| (u64::from(sample), at)).collect();
         let ContrastModels { weight, temperature, .. } = *contrast;
         Ok(Self { weight, temperature, place, each: rows * width, width, attracting, repelling })
+    }
+
+    /// Numbers of a row.
+    pub(crate) fn width(&self) -> usize {
+        self.width
     }
 
     /// The mean over rows that are not `ignored`, times the weight; its gradient goes to `gradient`.
@@ -88,8 +101,8 @@ impl Cosine {
     }
 }
 
-/// The embeddings of all samples in order, and how many rows of how many numbers a sample has.
-fn embedded(network: &Network, samples: &Shard, weights: &Weights) -> Result<(Vec<f32>, [usize; 2])> {
+/// The embeddings of all samples in order.
+fn embedded(network: &Network, samples: &Shard, weights: &Weights) -> Result<Rows> {
     let mut model = Evaluator::new(network, weights)?;
     let classes = network.graph().task.classes;
     let (mut all, mut shape) = (Vec::new(), [1, 1]);

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fedeq_core::{
-    Array, Error, LocalProblem, Neighbours, Params, Phase, PhaseSeconds, PhaseSeed, Portion, ProximalGradient, Result, Score,
-    SolveTally, TrainStats, Training, Weights, diverged_in_phase,
+    Array, ContrastModels, Error, LocalProblem, Neighbours, Params, Phase, PhaseSeconds, PhaseSeed, Portion, ProximalGradient,
+    Result, Score, SolveTally, TrainStats, Training, Weights, diverged_in_phase,
 };
 use fedeq_data::shard::{Batch, Shard};
 use fedeq_equilibrium::WarmMemory;
@@ -12,6 +12,7 @@ use fedeq_kernels::InstructionSet;
 use fedeq_kernels::loss::{cross_entropy, negative_log_likelihood};
 use fedeq_models::graph::{Parameter, ParameterId};
 
+use crate::contrast::{Embeddings, Rows};
 use crate::evaluate::{EVALUATION_BATCH, Voting};
 use crate::network::{Network, classes, padding, predictions};
 use crate::optimiser::{OptimiserMoments, PlainStep, add_proximal, clip};
@@ -42,7 +43,28 @@ pub trait ExternalNetwork: Send + Sync {
     fn features(&self, _client: &str, _parameters: &Params, _batch: &Batch) -> Result<Vec<f32>> {
         Err(Error::invalid("the network offers no features", "choose another method"))
     }
+
+    /// Whether a loss on its features can be trained on.
+    fn has_feature_gradient(&self) -> bool {
+        false
+    }
+
+    /// The gradient, with respect to every parameter, of a loss on the features of a training pass. `loss` writes its own gradient, with respect to them, over
+    /// its second argument. What is drawn is drawn as for [`Self::loss_and_gradient`] with the same seed.
+    fn feature_gradient(
+        &self,
+        _client: &str,
+        _parameters: &Params,
+        _batch: &Batch,
+        _seed: Option<u64>,
+        _loss: &mut FeatureLoss<'_>,
+    ) -> Result<(f64, Params)> {
+        Err(Error::invalid("the network offers no gradient of features", "choose another method"))
+    }
 }
+
+/// A loss on features: gives its value, and writes its gradient over the second argument.
+pub type FeatureLoss<'a> = dyn FnMut(&[f32], &mut [f32]) -> Result<f64> + 'a;
 
 /// A client's shards, and a network to train on them that is computed elsewhere.
 pub struct ExternalProblem {
@@ -97,6 +119,12 @@ impl ExternalProblem {
     fn loss_and_gradient(&self, model: &Params, batch: &Batch, seed: Option<u64>) -> Result<(f64, Params)> {
         self.network.check(batch)?;
         let (loss, gradient) = self.external.loss_and_gradient(&self.client, model, batch, seed)?;
+        self.check_gradient(model, &gradient)?;
+        Ok((loss, gradient))
+    }
+
+    /// Refuses a gradient without the names and shapes of the parameters.
+    fn check_gradient(&self, model: &Params, gradient: &Params) -> Result<()> {
         for (path, array) in model.iter() {
             let found = gradient.get(path).ok_or_else(|| self.wrong(format!("lacks `{path}`")))?;
             if found.shape != array.shape {
@@ -104,8 +132,32 @@ impl ExternalProblem {
             }
         }
         let unknown = gradient.iter().find(|(path, _)| model.get(path).is_none());
-        unknown.map_or(Ok(()), |(path, _)| Err(self.wrong(format!("has `{path}`, which is no parameter"))))?;
-        Ok((loss, gradient))
+        unknown.map_or(Ok(()), |(path, _)| Err(self.wrong(format!("has `{path}`, which is no parameter"))))
+    }
+
+    /// What a term on embeddings adds to the loss of a batch, and to its gradient.
+    fn contrasted(&self, model: &Params, batch: &Batch, seed: Option<u64>, embeddings: &Embeddings) -> Result<(f64, Params)> {
+        let mut flags = Vec::new();
+        let ignored = padding(batch, &mut flags);
+        let mut loss = |z: &[f32], gradient: &mut [f32]| {
+            let width = self.width("features", z.len(), classes(batch).len())?;
+            self.require_width(width, embeddings.width())?;
+            Ok(embeddings.loss(&batch.ids, ignored, z, gradient))
+        };
+        let (added, gradient) = self.external.feature_gradient(&self.client, model, batch, seed, &mut loss)?;
+        self.check_gradient(model, &gradient)?;
+        Ok((added, gradient))
+    }
+
+    /// What a model makes of all training samples.
+    fn embedded(&self, weights: &Weights) -> Result<Rows> {
+        let (model, mut all, mut shape) = (self.model(weights)?, Vec::new(), None::<[usize; 2]>);
+        for batch in self.train_shard().in_order(EVALUATION_BATCH) {
+            let (features, width) = self.features(&model, &batch, shape.map(|[_, width]| width))?;
+            shape = Some([classes(&batch).len() / batch.len(), width]);
+            all.extend(features);
+        }
+        Ok((all, shape.unwrap_or([1, 1])))
     }
 
     fn wrong(&self, problem: String) -> Error {
@@ -139,8 +191,14 @@ impl ExternalProblem {
     fn features(&self, model: &Params, batch: &Batch, before: Option<usize>) -> Result<(Vec<f32>, usize)> {
         let features = self.external.features(&self.client, model, batch)?;
         let width = self.width("features", features.len(), classes(batch).len())?;
-        if before.is_none_or(|before| before == width) {
-            return Ok((features, width));
+        self.require_width(width, before.unwrap_or(width))?;
+        Ok((features, width))
+    }
+
+    /// Refuses features that are not as wide as those before.
+    fn require_width(&self, width: usize, before: usize) -> Result<()> {
+        if width == before {
+            return Ok(());
         }
         let problem = format!("client `{}`: the network gave `{width}` features, and other numbers before", self.client);
         Err(Error::invalid(problem, "let it give as many features for every sample"))
@@ -159,20 +217,15 @@ impl ExternalProblem {
     }
 }
 
-impl LocalProblem for ExternalProblem {
-    fn samples(&self) -> usize {
-        self.train_shard().len()
-    }
-
-    fn train(
+impl ExternalProblem {
+    fn carry_out(
         &self,
         weights: &mut Weights,
-        _: &mut WarmMemory,
-        phase: &Phase,
-        proximal: Option<&ProximalGradient>,
+        (phase, proximal): (&Phase, Option<&ProximalGradient>),
+        embeddings: Option<&Embeddings>,
         seed: PhaseSeed,
     ) -> Result<TrainStats> {
-        let mut run = PhaseRun::begin(self, weights, phase, proximal);
+        let mut run = PhaseRun::begin(self, weights, (phase, proximal), embeddings);
         if run.trained.is_empty() {
             return Ok(TrainStats::default()); // Such as the head of a network that has none.
         }
@@ -195,6 +248,35 @@ impl LocalProblem for ExternalProblem {
             return Ok(stats);
         }
         Err(diverged("the parameters are no longer finite after local training".into(), phase))
+    }
+}
+
+impl LocalProblem for ExternalProblem {
+    fn samples(&self) -> usize {
+        self.train_shard().len()
+    }
+
+    fn train(
+        &self,
+        weights: &mut Weights,
+        _: &mut WarmMemory,
+        phase: &Phase,
+        proximal: Option<&ProximalGradient>,
+        seed: PhaseSeed,
+    ) -> Result<TrainStats> {
+        self.carry_out(weights, (phase, proximal), None, seed)
+    }
+
+    fn train_contrasting(
+        &self,
+        weights: &mut Weights,
+        _: &mut WarmMemory,
+        phase: &Phase,
+        contrast: &ContrastModels,
+        seed: PhaseSeed,
+    ) -> Result<TrainStats> {
+        let embeddings = Embeddings::by(self.train_shard(), contrast, |weights| self.embedded(weights))?;
+        self.carry_out(weights, (phase, None), Some(&embeddings), seed)
     }
 
     fn score(&self, weights: &Weights, on: Portion, neighbours: Option<&Neighbours>) -> Result<Score> {
@@ -242,6 +324,8 @@ struct PhaseRun<'a> {
     weights: &'a mut Weights,
     phase: &'a Phase,
     proximal: Option<&'a ProximalGradient>,
+    /// What embeddings are to be near to, and far from.
+    embeddings: Option<&'a Embeddings>,
     /// Where everything that is trained is in a gradient as a whole.
     trained: ParameterLayout,
     moments: OptimiserMoments,
@@ -254,20 +338,24 @@ impl<'a> PhaseRun<'a> {
     fn begin(
         problem: &'a ExternalProblem,
         weights: &'a mut Weights,
-        phase: &'a Phase,
-        proximal: Option<&'a ProximalGradient>,
+        (phase, proximal): (&'a Phase, Option<&'a ProximalGradient>),
+        embeddings: Option<&'a Embeddings>,
     ) -> Self {
         let trained = ParameterLayout::of_some(problem.network.graph(), |parameter| phase.trains.includes(parameter.part));
         let moments = OptimiserMoments::new(&phase.optimiser, trained.len(), &mut Pool::default());
         let steps = (phase.epochs * problem.training.steps(problem.samples())) as u64;
-        Self { problem, weights, phase, proximal, trained, moments, steps, stats: TrainStats::default() }
+        Self { problem, weights, phase, proximal, embeddings, trained, moments, steps, stats: TrainStats::default() }
     }
 
     /// One gradient step; returns the loss before it.
     fn step(&mut self, batch: &Batch, seed: u64) -> Result<f64> {
         let begun = Instant::now();
         let model = self.problem.model(self.weights)?;
-        let (loss, mut gradient) = self.problem.loss_and_gradient(&model, batch, Some(seed))?;
+        let (mut loss, mut gradient) = self.problem.loss_and_gradient(&model, batch, Some(seed))?;
+        if let Some(embeddings) = self.embeddings {
+            let (added, more) = self.problem.contrasted(&model, batch, Some(seed), embeddings)?;
+            (loss, gradient) = (loss + added, gradient.plus(1.0, &more));
+        }
         drop(model); // What is trained is changed where it is, unless others hold it too.
         if !loss.is_finite() {
             return Err(diverged(format!("the training loss is `{loss}`"), self.phase));

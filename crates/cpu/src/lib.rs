@@ -22,7 +22,7 @@ mod train;
 mod worker;
 
 pub use executor::{Context, Executor, Input};
-pub use external::{ExternalNetwork, ExternalProblem};
+pub use external::{ExternalNetwork, ExternalProblem, FeatureLoss};
 pub use fedeq_kernels::InstructionSet;
 pub use network::Network;
 pub use op::{Solved, Start};

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fedeq_core::{Array, Error, Params, Result};
-use fedeq_cpu::ExternalNetwork;
+use fedeq_cpu::{ExternalNetwork, FeatureLoss};
 use fedeq_data::shard::{Batch, Inputs, Targets};
 use fedeq_models::PERSONAL;
 use fedeq_run::experiment::ExternalModel;
@@ -29,8 +29,10 @@ pub(crate) struct PythonNetwork {
     object: Py<PyAny>,
     /// What its parameters are called in Python, by path.
     names: BTreeMap<String, String>,
-    takes_seed: bool,
+    /// Whether `loss_and_gradient` and `features_and_pullback` do.
+    take_seeds: [bool; 2],
     has_features: bool,
+    has_pullback: bool,
     turn: Mutex<()>,
     exception: Mutex<Option<PyErr>>,
 }
@@ -98,9 +100,12 @@ impl PythonNetwork {
             Some(name) => name.extract::<String>().map_err(|_| refuse(format!("`name` is {}", shown(&name)), "give a text"))?,
             None => object.get_type().name()?.to_string(),
         };
+        let has = |method: &str| PyResult::Ok(object.getattr_opt(method)?.is_some_and(|found| !found.is_none()));
+        let has_pullback = has(PULLBACK)?;
         let network = Arc::new(Self {
-            takes_seed: takes_seed(object)?,
-            has_features: object.getattr_opt("features")?.is_some_and(|features| !features.is_none()),
+            take_seeds: [takes_seed(object, "loss_and_gradient")?, has_pullback && takes_seed(object, PULLBACK)?],
+            has_features: has("features")?,
+            has_pullback,
             object: object.clone().unbind(),
             names,
             turn: Mutex::new(()),
@@ -121,7 +126,7 @@ impl PythonNetwork {
         parameters: &Params,
         batch: &Batch,
         more: impl FnOnce(Python<'_>) -> PyResult<(Vec<Py<PyAny>>, Option<Py<PyDict>>)>,
-        read: impl FnOnce(&Bound<'_, PyAny>) -> Result<V>,
+        read: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<Result<V>>,
     ) -> Result<V> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.exception.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
@@ -132,14 +137,11 @@ impl PythonNetwork {
                 let (more, keywords) = more(py)?;
                 let given: Vec<Py<PyAny>> =
                     [parameters.into_any().unbind(), inputs(py, batch)?.unbind()].into_iter().chain(more).collect();
-                self.object.bind(py).call_method(
-                    method,
-                    PyTuple::new(py, given)?,
-                    keywords.as_ref().map(|keywords| keywords.bind(py)),
-                )
+                let keywords = keywords.as_ref().map(|keywords| keywords.bind(py));
+                read(&self.object.bind(py).call_method(method, PyTuple::new(py, given)?, keywords)?)
             });
             match called {
-                Ok(given) => read(&given).map_err(|error| at_client(client, error)),
+                Ok(found) => found.map_err(|error| at_client(client, error)),
                 Err(exception) => Err(self.failed(py, exception, client, method)),
             }
         })
@@ -179,9 +181,9 @@ fn at_client(client: &str, error: Error) -> Error {
     }
 }
 
-fn takes_seed(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+fn takes_seed(object: &Bound<'_, PyAny>, method: &str) -> PyResult<bool> {
     let inspect = object.py().import("inspect")?;
-    let signature = inspect.call_method1("signature", (object.getattr("loss_and_gradient")?,))?;
+    let signature = inspect.call_method1("signature", (object.getattr(method)?,))?;
     signature.getattr("parameters")?.contains("seed")
 }
 
@@ -191,40 +193,16 @@ impl ExternalNetwork for PythonNetwork {
     }
 
     fn loss_and_gradient(&self, client: &str, parameters: &Params, batch: &Batch, seed: Option<u64>) -> Result<(f64, Params)> {
-        let more = |py: Python<'_>| {
-            let keywords = PyDict::new(py);
-            if self.takes_seed {
-                keywords.set_item("seed", seed)?;
-            }
-            Ok((vec![targets(py, batch)?.unbind()], Some(keywords.unbind())))
-        };
-        let paths: BTreeMap<&str, &str> = self.names.iter().map(|(path, name)| (name.as_str(), path.as_str())).collect();
-        self.call(("loss_and_gradient", client), parameters, batch, more, |given| {
+        let more = |py: Python<'_>| Ok((vec![targets(py, batch)?.unbind()], seeded(py, self.take_seeds[0], seed)?));
+        let read = |given: &Bound<'_, PyAny>| {
             let pair = given.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>();
             let (loss, gradient) =
                 pair.map_err(|_| wrong("`loss_and_gradient` gave no pair", "return the loss and its gradient"))?;
             let loss: f64 =
                 loss.extract().map_err(|_| wrong("the loss is no number", "return a float, and then the gradient"))?;
-            let mut found = Vec::new();
-            for (name, array) in arrays(&gradient, "the gradient")? {
-                let path = paths.get(name.as_str()).copied();
-                let path = path.ok_or_else(|| wrong(&format!("the gradient has `{name}`, which is no parameter"), LIKE))?;
-                let shape = parameters.get(path).map(|array| &array.shape);
-                if shape != Some(&array.shape) {
-                    let expected = shape.cloned().unwrap_or_default();
-                    let problem =
-                        format!("the gradient of `{name}` has the shape `{:?}`, and the parameter {expected:?}", array.shape);
-                    return Err(wrong(&problem, LIKE));
-                }
-                found.push((path.to_owned(), array));
-            }
-            if let Some(name) =
-                paths.iter().find(|(_, path)| !found.iter().any(|(found, _)| found == *path)).map(|(name, _)| name)
-            {
-                return Err(wrong(&format!("the gradient lacks `{name}`"), LIKE));
-            }
-            Ok((loss, found.into_iter().collect()))
-        })
+            Ok((loss, self.gradient(&gradient, parameters)?))
+        };
+        self.call(("loss_and_gradient", client), parameters, batch, more, |given| Ok(read(given)))
     }
 
     fn logits(&self, client: &str, parameters: &Params, batch: &Batch) -> Result<Vec<f32>> {
@@ -238,30 +216,99 @@ impl ExternalNetwork for PythonNetwork {
     fn features(&self, client: &str, parameters: &Params, batch: &Batch) -> Result<Vec<f32>> {
         self.rows("features", client, parameters, batch)
     }
+
+    fn has_feature_gradient(&self) -> bool {
+        self.has_pullback
+    }
+
+    fn feature_gradient(
+        &self,
+        client: &str,
+        parameters: &Params,
+        batch: &Batch,
+        seed: Option<u64>,
+        loss: &mut FeatureLoss<'_>,
+    ) -> Result<(f64, Params)> {
+        let more = |py: Python<'_>| Ok((Vec::new(), seeded(py, self.take_seeds[1], seed)?));
+        self.call((PULLBACK, client), parameters, batch, more, |given| {
+            // What Python raises while it pulls back is an exception of the network, as any other.
+            let asked = features_and_pullback(given, &target_shape(batch)).and_then(|(Array { shape, values }, pullback)| {
+                let mut slope = vec![0.0; values.len()];
+                Ok((loss(&values, &mut slope)?, shape, slope, pullback))
+            });
+            let (value, shape, slope, pullback) = match asked {
+                Ok(asked) => asked,
+                Err(error) => return Ok(Err(error)),
+            };
+            let gradient = pullback.call1((numpy(given.py(), "<f4", &shape, &slope, |value| value.to_le_bytes())?,))?;
+            Ok(self.gradient(&gradient, parameters).map(|gradient| (value, gradient)))
+        })
+    }
+}
+
+/// Gives features, and a function that makes a gradient of parameters of a gradient of them.
+const PULLBACK: &str = "features_and_pullback";
+
+/// What [`PULLBACK`] gave.
+fn features_and_pullback<'py>(given: &Bound<'py, PyAny>, expected: &[usize]) -> Result<(Array, Bound<'py, PyAny>)> {
+    let pair = given.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>();
+    let hint = "return the features, and a function that takes their gradient and gives that of every parameter";
+    let (features, pullback) = pair.map_err(|_| wrong(&format!("`{PULLBACK}` gave no pair"), hint))?;
+    if !pullback.is_callable() {
+        return Err(wrong(&format!("the second that `{PULLBACK}` gave cannot be called"), hint));
+    }
+    Ok((row_by_row(&features, expected, PULLBACK)?, pullback))
+}
+
+/// The seed as an argument by its name, where it is taken.
+fn seeded(py: Python<'_>, is_taken: bool, seed: Option<u64>) -> PyResult<Option<Py<PyDict>>> {
+    let keywords = PyDict::new(py);
+    if is_taken {
+        keywords.set_item("seed", seed)?;
+    }
+    Ok(Some(keywords.unbind()))
 }
 
 impl PythonNetwork {
+    /// A gradient, which has the names and shapes of the parameters.
+    fn gradient(&self, given: &Bound<'_, PyAny>, parameters: &Params) -> Result<Params> {
+        let paths: BTreeMap<&str, &str> = self.names.iter().map(|(path, name)| (name.as_str(), path.as_str())).collect();
+        let mut found = Vec::new();
+        for (name, array) in arrays(given, "the gradient")? {
+            let path = paths.get(name.as_str()).copied();
+            let path = path.ok_or_else(|| wrong(&format!("the gradient has `{name}`, which is no parameter"), LIKE))?;
+            let shape = parameters.get(path).map(|array| &array.shape);
+            if shape != Some(&array.shape) {
+                let expected = shape.cloned().unwrap_or_default();
+                let problem =
+                    format!("the gradient of `{name}` has the shape `{:?}`, and the parameter {expected:?}", array.shape);
+                return Err(wrong(&problem, LIKE));
+            }
+            found.push((path.to_owned(), array));
+        }
+        let lacking = paths.iter().find(|(_, path)| !found.iter().any(|(found, _)| found == *path));
+        lacking.map_or(Ok(()), |(name, _)| Err(wrong(&format!("the gradient lacks `{name}`"), LIKE)))?;
+        Ok(found.into_iter().collect())
+    }
+
     /// What a method says of every prediction: an array with one axis more than the targets.
     fn rows(&self, method: &'static str, client: &str, parameters: &Params, batch: &Batch) -> Result<Vec<f32>> {
-        let expected = target_shape(batch);
-        self.call(
-            (method, client),
-            parameters,
-            batch,
-            |_| Ok((Vec::new(), None)),
-            |given| {
-                let Array { shape, values } = array(given, &format!("what `{method}` gave"))?;
-                if shape.len() == expected.len() + 1 && shape.starts_with(&expected) {
-                    return Ok(Arc::unwrap_or_clone(values));
-                }
-                let axes = expected.iter().map(usize::to_string).chain(["..".into()]).collect::<Vec<_>>().join(", ");
-                Err(wrong(
-                    &format!("`{method}` gave an array of the shape `{shape:?}`"),
-                    &format!("return one of the shape `[{axes}]`"),
-                ))
-            },
-        )
+        let read = |given: &Bound<'_, PyAny>| {
+            row_by_row(given, &target_shape(batch), method).map(|Array { values, .. }| Arc::unwrap_or_clone(values))
+        };
+        self.call((method, client), parameters, batch, |_| Ok((Vec::new(), None)), |given| Ok(read(given)))
     }
+}
+
+/// An array with one axis more than the targets.
+fn row_by_row(given: &Bound<'_, PyAny>, expected: &[usize], method: &str) -> Result<Array> {
+    let found = array(given, &format!("what `{method}` gave"))?;
+    if found.shape.len() == expected.len() + 1 && found.shape.starts_with(expected) {
+        return Ok(found);
+    }
+    let axes = expected.iter().map(usize::to_string).chain(["..".into()]).collect::<Vec<_>>().join(", ");
+    let problem = format!("`{method}` gave an array of the shape `{:?}`", found.shape);
+    Err(wrong(&problem, &format!("return one of the shape `[{axes}]`")))
 }
 
 const LIKE: &str = "return one array for every parameter, of its name and shape";

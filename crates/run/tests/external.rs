@@ -280,7 +280,7 @@ fn what_needs_a_network_of_ours_is_refused_by_name() {
     };
     for (settings, words) in [
         (&["engine.device=cuda"][..], "`engine.device = cuda` does not go with the network `softmax`"),
-        (&["method=moon"], "`method = moon` does not go with the network `softmax`"),
+        (&["method=moon"], "`method = moon` trains on features, and the network `softmax` offers no gradient of them"),
         (&["method=knn-per"], "`method = knn-per` needs features, and the network `softmax` offers none"),
         (&["method=fedbn"], "no parameter of the network `softmax` is called so"),
         (&["training.projection={ ball = 0.9 }"], "`training.projection`"),

@@ -18,8 +18,18 @@ class Figure:
 
     def __init__(self, svg: str, png: bytes) -> None:
         """Hold both forms of it."""
-        self.svg = svg
-        self.png = png
+        self._svg = svg
+        self._png = png
+
+    @property
+    def svg(self) -> str:
+        """The text of an SVG file."""
+        return self._svg
+
+    @property
+    def png(self) -> bytes:
+        """The bytes of a PNG file."""
+        return self._png
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write it to a file whose name ends in `.svg` or `.png`."""
@@ -27,7 +37,8 @@ class Figure:
         ending = file.suffix.lower()
         if ending not in {".svg", ".png"}:
             _given.refuse(f"`{file}` is no picture's name", "let it end in `.svg` or `.png`")
-        file.write_bytes(self.png if ending == ".png" else self.svg.encode())
+        with _given.access(file, "write"):
+            file.write_bytes(self.png if ending == ".png" else self.svg.encode())
         return file
 
     def _repr_svg_(self) -> str:

@@ -37,12 +37,20 @@ class Sweep:
 
     def __init__(self, folder: Path, found: dict[str, Any]) -> None:
         """Take over what the command says."""
-        self.folder = folder
+        self._folder = folder
         self._found = found
 
     @property
+    def folder(self) -> Path:
+        """Where it is."""
+        return self._folder
+
+    @property
     def points(self) -> Table:
-        """A row a point: its settings, and means and standard deviations over its seeds."""
+        """A row a point: its settings, and means and standard deviations over its seeds.
+
+        With `halving`, those that were trained to their end; `search.csv` in the folder says how far all others came.
+        """
         return Table(_point(self._found["axes"], point) for point in self._found["points"])
 
     @property

@@ -26,6 +26,9 @@ class HasFolder(Protocol):
         ...
 
 
+# What comes of reading a text of another form than it should have.
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
+
 Source: TypeAlias = AnyPath | bytes | HasFolder
 
 
@@ -48,11 +51,20 @@ def read(source: Source, client: str | None = None) -> NetworkFile:
         _given.text(client, "client", "client-07")
     path = _given.path(getattr(source, "folder", source), "source")
     if path.is_file():
-        return _named(_parsed(path.read_bytes(), f"`{path}`"), path, client)
+        return _named(_parsed(_content(path), f"`{path}`"), path, client)
     if (path / "export.json").is_file():
         path = _exported(path, client)
-        return _parsed(path.read_bytes(), f"`{path}`")
+        return _parsed(_content(path), f"`{path}`")
     return _parsed(_native.client_file(path, client), f"`{path}`")
+
+
+def _content(path: Path) -> bytes:
+    with _given.access(path, "read"):
+        return path.read_bytes()
+
+
+def _words(error: Exception) -> str:
+    return f"it lacks {error}" if isinstance(error, LookupError) else str(error)
 
 
 def _named(file: NetworkFile, path: Path, client: str | None) -> NetworkFile:
@@ -65,14 +77,26 @@ def _named(file: NetworkFile, path: Path, client: str | None) -> NetworkFile:
 
 def _exported(folder: Path, client: str | None) -> Path:
     """Find the file of a client in the folder of an export."""
-    files = {entry["name"]: entry["file"] for entry in json.loads((folder / "export.json").read_text())["clients"]}
+    files = _files(folder / "export.json")
     if client is None and len(files) > 1:
         problem = f"`{folder}` has the models of {len(files)} clients, and none was named"
         refuse(problem, f'name one, such as `client="{min(files)}"`')
     if client is not None and client not in files:
         refuse(f"`{folder}` has no client `{client}`", f"choose one of {', '.join(sorted(files))}")
-    name: str = files[client if client is not None else next(iter(files))]
-    return folder / name
+    return folder / files[client if client is not None else next(iter(files))]
+
+
+def _files(listing: Path) -> dict[str, str]:
+    """Read which file each client has, of one at least."""
+    content = _content(listing)
+    try:
+        files = {str(entry["name"]): str(entry["file"]) for entry in json.loads(content)["clients"]}
+        problem = "it names no client"
+    except MALFORMED as error:
+        files, problem = {}, _words(error)
+    if not files:
+        refuse(f"`{listing}` is not what `fedeq export` writes: {problem}", "write it again with `fedeq export`")
+    return files
 
 
 def _parsed(content: bytes, what: str) -> NetworkFile:
@@ -80,19 +104,15 @@ def _parsed(content: bytes, what: str) -> NetworkFile:
         arrays = safetensors.numpy.load(content)
         notes = _notes(content)
         graph = json.loads(notes["network"]) if "network" in notes else None
-    except (safetensors.SafetensorError, ValueError) as error:
-        refuse(f"{what} cannot be read: {error}", "write it again with `fedeq export`")
+        scaling, classes = json.loads(notes.get("scaling", "null")), tuple(json.loads(notes.get("classes", "[]")))
+        expected = expected_shapes(graph) if isinstance(graph, dict) else {}
+    except (safetensors.SafetensorError, *MALFORMED) as error:
+        refuse(f"{what} cannot be read: {_words(error)}", "write it again with `fedeq export`")
     if not isinstance(graph, dict):
         problem = f"{what} does not say which network it holds"
         refuse(problem, "write it again with `fedeq export` of this version")
-    file = NetworkFile(
-        graph=graph,
-        arrays=arrays,
-        scaling=json.loads(notes.get("scaling", "null")),
-        classes=tuple(json.loads(notes.get("classes", "[]"))),
-        notes=notes,
-    )
-    _check(file, what)
+    file = NetworkFile(graph=graph, arrays=arrays, scaling=scaling, classes=classes, notes=notes)
+    _check(file, expected, what)
     return file
 
 
@@ -113,8 +133,7 @@ def expected_shapes(graph: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _check(file: NetworkFile, what: str) -> None:
-    expected = expected_shapes(file.graph)
+def _check(file: NetworkFile, expected: dict[str, tuple[int, ...]], what: str) -> None:
     found = {name: array.shape for name, array in file.arrays.items()}
     different = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
     if different:

@@ -139,11 +139,13 @@ def run(  # noqa: PLR0913 (settings that are given most have names)
 
     Callbacks are called after every round with its numbers as a dictionary; one that returns `True` stops the run at a
     checkpoint, and the run is returned as it is. An exception of a callback stops it too, and is raised here.
-    `progress=False` shows nothing but warnings.
+    `progress=False` shows nothing but warnings; `True` is as if it were left out: a bar in a terminal, one in the cell
+    of a notebook, a line an evaluation anywhere else.
 
     Other threads go on meanwhile. Ctrl-C stops after the clients at work and raises `KeyboardInterrupt`, whose text
-    says how to continue. `fedeq.Refused` is raised where something given makes no sense, before anything is trained;
-    `fedeq.Stopped` where somebody else stopped the run, such as the dashboard.
+    says how to continue; Python tells only its main thread of it, so a run in another one is stopped by a callback,
+    such as `lambda _: enough.is_set()` with a `threading.Event`. `fedeq.Refused` is raised where something given makes
+    no sense, before anything is trained; `fedeq.Stopped` where somebody else stopped the run, such as the dashboard.
 
     >>> import fedeq
     >>> seen = []

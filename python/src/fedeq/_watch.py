@@ -165,7 +165,8 @@ class Watcher:
         wishes = [callback(dict(this)) for callback in self._callbacks]
         for callback, wish in zip(self._callbacks, wishes, strict=True):
             if wish is not None and not _is_truth(wish):
-                message = f"the callback {callback!r} gave {wish!r}; give `True` to stop, `False` or nothing to go on"
+                hint = "give `True` to stop, `False` or nothing to go on"
+                message = f"the callback `{callback!r}` gave `{wish!r}`\nhint: {hint}"
                 raise TypeError(message)
         return any(bool(wish) for wish in wishes)
 

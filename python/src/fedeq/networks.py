@@ -6,13 +6,12 @@ sampling, aggregation, checkpoints and reports are those of every other run.
 
 It is slower than a network of fedeq: arrays are copied at every call, and one call is made at a time, whatever the
 number of workers. The run says so: its title ends with `computed by Python`.
-
-See `docs/own-network.md`.
 """
 
 import importlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -43,8 +42,10 @@ class Network(Protocol):
 
     Two attributes may be added: `personal`, the parameters that stay with each client, by name or by what they have in
     front of a dot (none otherwise; a text is one name), and `name`, what the run calls it (the name of its class
-    otherwise). A method too: `features(parameters, x)` gives `[samples, width]`, and nearest neighbours are found by it
-    (`method="knn-per"`).
+    otherwise). And two methods, for what needs more than losses: `features(parameters, x)` gives `[samples, width]`, by
+    which nearest neighbours are found (`method="knn-per"`); `features_and_pullback(parameters, x)` gives those of a
+    training pass, and a function that turns a gradient with respect to them into one with respect to every parameter.
+    With both, features are trained on (`method="moon"`). A `seed` is as in `loss_and_gradient`.
 
     >>> import numpy as np
     >>> class Mean:
@@ -89,7 +90,7 @@ class TorchNetwork:
         loss: a function of logits and targets that gives the mean loss; PyTorch's `cross_entropy` if left out.
         personal: the parameters that stay with each client, by name or by what they have in front of a dot: `["fc"]`.
         name: what the run calls it; the name of the module's class if left out.
-        features: the submodule whose input stands for a sample where neighbours are searched, such as the last layer.
+        features: the submodule whose input stands for a sample, such as the last layer (`"knn-per"` and `"moon"`).
 
     >>> import fedeq, torch
     >>> from fedeq.networks import TorchNetwork
@@ -102,6 +103,15 @@ class TorchNetwork:
     ('external:softmax', (10, 64))
 
     """
+
+    personal: list[str]
+    """The parameters that stay with each client, as they were given."""
+    name: str
+    """What the run calls it."""
+    features: Callable[[Arrays, Inputs], NDArray[np.float32]]
+    """What stands for samples, as `Network` says; only where a submodule was named."""
+    features_and_pullback: Callable[..., tuple[NDArray[np.float32], Callable[[NDArray[np.float32]], Arrays]]]
+    """The same in a training pass, and the way back, as `Network` says; only where a submodule was named."""
 
     def __init__(
         self,
@@ -135,6 +145,7 @@ class TorchNetwork:
                 _given.refuse(f"`features` is `{features}`, and no submodule is called so", hint)
             self._last = found[features]
             self.features = self._features
+            self.features_and_pullback = self._features_and_pullback
 
     def parameters(self) -> dict[str, NDArray[np.float32]]:
         """Give what the module's parameters are now."""
@@ -144,19 +155,10 @@ class TorchNetwork:
         self, parameters: Arrays, x: Inputs, y: Targets, seed: int | None = None
     ) -> tuple[float, dict[str, NDArray[np.float32]]]:
         """Compute the loss and its gradient; dropout and the like are drawn from the seed, or off without one."""
-        torch = self._torch
-        with self._lock, torch.random.fork_rng(devices=self._gpus()):
-            if seed is not None:
-                torch.manual_seed(seed)
-            self._module.train(seed is not None)
-            values = {name: self._tensor(array).requires_grad_() for name, array in parameters.items()}
-            buffers = {name: value.clone() for name, value in self._module.named_buffers()}
-            logits = torch.func.functional_call(self._module, {**values, **buffers}, (self._input(x),))
-            self._require_unchanged(buffers)
+        with self._lock, self._drawing(seed):
+            values, logits = self._training_pass(parameters, x)
             loss = self._loss(self._classes_last(logits, y), self._tensor(y))
-            gradients = torch.autograd.grad(loss, list(values.values()), allow_unused=True)
-        found = zip(values, gradients, strict=True)
-        gradient = {name: _array(torch.zeros_like(values[name]) if g is None else g) for name, g in found}
+            gradient = self._gradient(loss, values)
         return float(loss.detach()), gradient
 
     def logits(self, parameters: Arrays, x: Inputs) -> NDArray[np.float32]:
@@ -165,14 +167,57 @@ class TorchNetwork:
             return _array(self._forward(parameters, x))
 
     def _features(self, parameters: Arrays, x: Inputs) -> NDArray[np.float32]:
-        seen: list[Any] = []
-        with self._lock:
-            hook = self._last.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-            try:
-                self._forward(parameters, x)
-            finally:
-                hook.remove()
+        with self._lock, self._watched() as seen:
+            self._forward(parameters, x)
         return _array(seen[-1])
+
+    def _features_and_pullback(
+        self, parameters: Arrays, x: Inputs, seed: int | None = None
+    ) -> tuple[NDArray[np.float32], Callable[[NDArray[np.float32]], dict[str, NDArray[np.float32]]]]:
+        with self._lock, self._drawing(seed), self._watched() as seen:
+            values, _ = self._training_pass(parameters, x)
+        features = seen[-1]
+
+        def pullback(of_features: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+            if not features.requires_grad:  # No parameter comes before them.
+                return {name: np.zeros(array.shape, np.float32) for name, array in parameters.items()}
+            with self._lock:
+                return self._gradient(features, values, self._tensor(of_features))
+
+        return _array(features), pullback
+
+    @contextmanager
+    def _drawing(self, seed: int | None) -> Iterator[None]:
+        """Draw from a seed, or not at all; afterwards PyTorch draws as if nothing had been."""
+        with self._torch.random.fork_rng(devices=self._gpus()):
+            if seed is not None:
+                self._torch.manual_seed(seed)
+            self._module.train(seed is not None)
+            yield
+
+    @contextmanager
+    def _watched(self) -> Iterator[list[Any]]:
+        """Collect what the last layer is given."""
+        seen: list[Any] = []
+        hook = self._last.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        try:
+            yield seen
+        finally:
+            hook.remove()
+
+    def _training_pass(self, parameters: Arrays, x: Inputs) -> tuple[dict[str, Any], Any]:
+        """Go forward; give the parameters as tensors, and the logits."""
+        values = {name: self._tensor(array).requires_grad_() for name, array in parameters.items()}
+        buffers = {name: value.clone() for name, value in self._module.named_buffers()}
+        logits = self._torch.func.functional_call(self._module, {**values, **buffers}, (self._input(x),))
+        self._require_unchanged(buffers)
+        return values, logits
+
+    def _gradient(self, of: Any, values: Mapping[str, Any], by: Any = None) -> dict[str, NDArray[np.float32]]:  # noqa: ANN401 - tensors
+        """Go back; zero for what had no part in it."""
+        gradients = self._torch.autograd.grad(of, list(values.values()), by, allow_unused=True)
+        found = zip(values.items(), gradients, strict=True)
+        return {name: _array(self._torch.zeros_like(value) if g is None else g) for (name, value), g in found}
 
     def _forward(self, parameters: Arrays, x: Inputs) -> Any:  # noqa: ANN401 - a tensor
         self._module.eval()

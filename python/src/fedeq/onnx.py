@@ -22,8 +22,8 @@ try:
 except ImportError as error:
     raise ImportError(not_installed("onnx", "onnx"), name="onnx") from error
 
+from fedeq._given import access, refuse
 from fedeq._given import path as given_path
-from fedeq._given import refuse
 from fedeq._network_file import NetworkFile, Source, read
 
 __all__ = ["export"]
@@ -54,7 +54,8 @@ def export(source: Source, path: str | PathLike[str], client: str | None = None)
     where = given_path(path, "path")
     model = _Writer(read(source, client)).model()
     onnx.checker.check_model(model)
-    onnx.save_model(model, where)
+    with access(where, "write"):
+        onnx.save_model(model, where)
 
 
 class _Writer:

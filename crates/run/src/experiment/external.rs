@@ -92,10 +92,6 @@ impl Experiment {
             let device = format!("`engine.device = {}`", self.engine.device);
             return refuse(&device, outside, "leave it out: the network itself may compute on a GPU");
         }
-        if self.method.algorithm().contrasts() {
-            let method = format!("`method = {}`", self.method.name());
-            return refuse(&method, "whose embeddings cannot be trained on", "choose another method");
-        }
         if self.training.initial_heads == InitialHeads::Own {
             let why = "whose first values are given and not drawn";
             return refuse("`training.initial_heads = own`", why, "leave it out");
@@ -113,6 +109,12 @@ impl Experiment {
         if algorithm.neighbours().is_some() && is_lacking {
             let problem = format!("`method = {method}` needs features, and the network `{name}` offers none");
             return Err(Error::invalid(problem, "give it a function `features(parameters, x)`, or choose another method"));
+        }
+        let has_no_gradient = |network: &Arc<dyn ExternalNetwork>| !network.has_features() || !network.has_feature_gradient();
+        if algorithm.contrasts() && model.network.as_ref().is_some_and(has_no_gradient) {
+            let problem = format!("`method = {method}` trains on features, and the network `{name}` offers no gradient of them");
+            let hint = "give it functions `features(parameters, x)` and `features_and_pullback(parameters, x)`, or choose another method";
+            return Err(Error::invalid(problem, hint));
         }
         // Nothing but their names tells normalisations of others.
         if algorithm.keeps_normalisations() && !model.initial.iter().any(|(path, _)| is_normalisation(path)) {

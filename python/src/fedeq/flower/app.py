@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from logging import INFO, WARNING
-from math import inf
+from math import inf, nan
 from pathlib import Path
 
 from flwr.app import Context
@@ -10,6 +10,7 @@ from flwr.clientapp import ClientApp
 from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
+from fedeq._given import refuse
 from fedeq._native import Federation, Stopped
 from fedeq.flower.directory import Directory
 from fedeq.flower.listener import BackgroundListener
@@ -24,18 +25,20 @@ client = ClientApp()
 
 def folder_of(config: Mapping[str, object]) -> Path:
     """Read the folder of the federation."""
-    if not config["folder"]:
-        message = "`folder` is not set; give the folder of the app: --run-config \"folder='/path/of/the/app'\""
-        raise ValueError(message)
+    if not config.get("folder"):
+        refuse("`folder` is not set", "give the folder of the app: `--run-config \"folder='/path/of/the/app'\"`")
     return Path(str(config["folder"]))
 
 
 def number_of(config: Mapping[str, object], name: str) -> float:
     """Read a number that is not negative."""
-    value = float(str(config[name]))
+    given = config.get(name)
+    try:
+        value = nan if given is None or isinstance(given, bool) else float(str(given))
+    except ValueError:
+        value = nan
     if not value >= 0.0:
-        message = f"`{name}` is `{value}`; give a number of at least 0"
-        raise ValueError(message)
+        refuse(f"`{name}` is `{given}`", f'give a number of at least 0: `--run-config "{name}=1.0"`')
     return value
 
 

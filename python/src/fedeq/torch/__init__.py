@@ -16,7 +16,6 @@ torch.Size([2, 10])
 `load` reads what `fedeq export` wrote, or a run.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +26,7 @@ try:
 except ImportError as error:
     raise ImportError(not_installed("torch", "torch"), name="torch") from error
 
-from fedeq import _native
+from fedeq import _given, _native
 from fedeq._network_file import Source, read
 from fedeq.torch.network import Network
 from fedeq.torch.solve import SolveReport
@@ -63,5 +62,6 @@ def create(model: str | Mapping[str, Any], task: Mapping[str, Any], seed: int = 
     >>> sorted(name for name, _ in network.named_parameters())
     ['c.weight', 'cell.b.weight', 'dense.bias', 'dense.weight', 'head.bias', 'head.weight']
     """
-    settings = model if isinstance(model, str) else json.dumps(dict(model))
-    return Network.from_file(read(_native.Engine(settings, json.dumps(dict(task))).file(seed)))
+    settings = model if isinstance(model, str) else _given.as_json(model, "model", '{"name": "deq-mlp", "hidden": 64}')
+    shape = _given.as_json(task, "task", '{"input": {"kind": "vector", "width": 4}, "classes": 3}')
+    return Network.from_file(read(_native.Engine(settings, shape).file(_given.whole(seed, "seed"))))

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from fedeq._given import refuse
+from fedeq._given import access, refuse
+from fedeq._given import path as given_path
 from fedeq._network_file import NetworkFile
 from fedeq.torch import layers
 from fedeq.torch.adjoint import attach
@@ -40,6 +41,15 @@ class Network(nn.Module):
     (torch.Size([2]), torch.Size([2]))
     """
 
+    graph: dict[str, Any]
+    """The network as data, as its file has it (docs/pytorch.md)."""
+    scaling: dict[str, Any] | None
+    """How `prepare` scales pixels and features; None where they are not scaled."""
+    class_names: tuple[str, ...]
+    """What the columns of the logits are called; empty where they have no names."""
+    last_solve: SolveReport | None
+    """How the last solve went, in an equilibrium network; None before the first."""
+
     def __init__(
         self, graph: dict[str, Any], scaling: dict[str, Any] | None = None, classes: tuple[str, ...] = ()
     ) -> None:
@@ -48,8 +58,7 @@ class Network(nn.Module):
         self.graph = graph
         self.scaling = scaling
         self.class_names = classes
-        self.last_solve: SolveReport | None = None
-        """How the last solve went, in an equilibrium network."""
+        self.last_solve = None
         for parameter in graph["parameters"]:
             place, name = _place(self, parameter["path"])
             place.register_parameter(name, nn.Parameter(torch.zeros(parameter["shape"])))
@@ -109,7 +118,9 @@ class Network(nn.Module):
             "classes": json.dumps(self.class_names),
         }
         arrays = {name: value.detach().float().contiguous() for name, value in self.state_dict().items()}
-        safetensors.torch.save_file(arrays, path, metadata={"fedeq": json.dumps(notes)})
+        file = given_path(path, "path")
+        with access(file, "write"):
+            file.write_bytes(safetensors.torch.save(arrays, metadata={"fedeq": json.dumps(notes)}))
 
     def _run(self, x: Tensor) -> Values:
         _expect(self.graph, x)
