@@ -32,6 +32,7 @@ MODULES = {
     "crates/fedeq/src/cli/node/guard.rs": "cli::node::guard::tests",
     "crates/flower/src/parts.rs": "parts::tests",
     "crates/flower/src/store/attempts.rs": "store::attempts::tests",
+    "crates/flower/src/store/federation.rs": "store::federation::tests",
     "crates/run/src/agreement/request.rs": "agreement::request::tests",
 }
 

@@ -49,6 +49,11 @@ OTHERS = {
     "fedbn": ("method=fedbn", "model=resnet-xs", *BY_SAMPLES),
     # Fine-tuned at the end, by a task of its own.
     "fedavg-ft": ("method=fedavg-ft", *BY_SAMPLES),
+    # Steps so short that no accuracy changes: the third of twenty rounds is the last, and then clients are fine-tuned.
+    "patient": (
+        *("method=fedavg-ft", "model=mlp", "plan.rounds=20", "plan.evaluate_every=1", "plan.patience=1"),
+        *("data.split.validation=0.2", "training.learning_rate=1e-9", "plan.sampling.fraction=0.4", *SMALL),
+    ),
     # Nothing is shared.
     "local": ("method=local", "plan.rounds=2", *SMALL),
     # The penalty moves, and the theory is measured.

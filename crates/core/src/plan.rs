@@ -26,7 +26,7 @@ pub struct Plan {
     /// Evaluate all clients after every so many rounds, and always after the last.
     pub evaluate_every: u64,
     /// Early stopping: training ends after this many evaluations in a row without a better validation accuracy than before them (the round after is the last); off if
-    /// left out. Needs `data.split.validation`.
+    /// left out. Needs `data.split.validation`, and does not go with `plan.privacy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub patience: Option<u64>,

@@ -8,7 +8,7 @@ use std::process::Command;
 use fedeq::node::Terms;
 use fedeq_core::{ClientTask, Disclosure, Reply, Request, SigningSecret};
 use fedeq_flower::envelope::{self, Envelope};
-use fedeq_flower::node::{Notice, Objection, Refusal, WorkResult, Worker};
+use fedeq_flower::node::{Accepted, Notice, Objection, Refusal, WorkResult, Worker};
 use fedeq_run::agreement::SigningKeys;
 use node_support::{App, CountingWorker, NodeFolder, SuperLink, message, settings};
 
@@ -110,8 +110,8 @@ impl Worker for Careless {
         self.0.client()
     }
 
-    fn review(&self, _: &Envelope) -> Result<String, Objection> {
-        Ok("anything".into())
+    fn review(&self, _: &Envelope) -> Result<Accepted, Objection> {
+        Ok(Accepted { agreement: "anything".into(), ends_training: false })
     }
 
     fn work(&mut self, envelope: &Envelope, state: Option<&[u8]>) -> Result<WorkResult, String> {
@@ -185,11 +185,7 @@ fn a_request_that_is_no_part_of_the_accepted_experiment_is_refused() {
 fn models_are_evaluated_only_so_often_after_a_round_whatever_weights_a_server_tries() {
     let app = App::write();
     let (node, link, mut worker) = trained(&app);
-    let probe = |factor: f32| {
-        let mut probe = app.envelope(ClientTask::Evaluate, 1);
-        probe.request.weights.params = probe.request.weights.params.map(|value| factor * value);
-        probe
-    };
+    let probe = |factor: f32| probe(&app, ClientTask::Evaluate, 1, factor);
     // A server that was killed while it asked may have other weights when it asks again; that is not for ever.
     link.send(&app.evaluate(1));
     link.send(&message("evaluate", probe(0.25).write().expect("plain")));
@@ -207,24 +203,13 @@ fn models_are_evaluated_only_so_often_after_a_round_whatever_weights_a_server_tr
     assert_eq!(worker.works, 4);
 }
 
-/// An app of small federations with some more settings; of another method, without what only FeDEQ has.
-fn small_app(more: &[&'static str]) -> App {
-    let is_fedeq = !more.iter().any(|setting| setting.starts_with("method="));
-    let kept = settings().filter(|word| *word != "--set" && (is_fedeq || !word.starts_with("method.")));
-    App::with(kept.chain(more.iter().copied()).flat_map(|setting| ["--set", setting]))
-}
-
 #[test]
 fn a_client_finishes_only_so_often_whatever_weights_a_server_tries() {
     // What comes back of fine-tuning is the loss on the device's samples, of whatever model was sent.
-    let app = small_app(&["method=fedavg-ft", "model=mlp", "plan.rounds=1"]);
+    let app = App::small(&["method=fedavg-ft", "model=mlp", "plan.rounds=1"]);
     for task in [ClientTask::Finish, ClientTask::Adopt] {
         let (node, link, mut worker) = trained(&app);
-        let probe = |factor: f32| {
-            let mut probe = app.envelope(task, 1);
-            probe.request.weights.params = probe.request.weights.params.map(|value| factor * value);
-            probe
-        };
+        let probe = |factor: f32| probe(&app, task, 1, factor);
         for factor in [1.0, 0.25] {
             link.send(&message("train", probe(factor).write().expect("plain")));
         }
@@ -241,6 +226,118 @@ fn a_client_finishes_only_so_often_whatever_weights_a_server_tries() {
         node.serve(&link, &mut worker, 8);
         assert!((6..8).all(|number| link.reply(number).content.is_ok()));
     }
+}
+
+/// Requests with weights that a server chooses.
+fn probe(app: &App, task: ClientTask, round: u64, factor: f32) -> Envelope {
+    let mut probe = app.envelope(task, round);
+    probe.request.weights.params = probe.request.weights.params.map(|value| factor * value);
+    probe
+}
+
+/// Sends a request that is to be carried out.
+fn carried_out(node: &NodeFolder, link: &SuperLink, worker: &mut dyn Worker, envelope: &Envelope) {
+    let number = link.replies();
+    let kind = if envelope.request.task == ClientTask::Train { "train" } else { "evaluate" };
+    link.send(&message(kind, envelope.write().expect("plain")));
+    let notices = node.serve(link, worker, number + 1);
+    let Request { task, round, .. } = envelope.request;
+    assert!(link.reply(number).content.is_ok(), "{task:?} {round}: {notices:?}");
+}
+
+/// Training may end early: by patience or by a budget of privacy, and with something to do at the end.
+const PATIENT: [&str; 5] = ["method=fedavg-ft", "model=mlp", "plan.rounds=8", "plan.patience=1", "data.split.validation=0.2"];
+const BUDGETED: [&str; 7] = [
+    "method=fedavg-ft",
+    "method.weighting=uniform",
+    "model=mlp",
+    "plan.rounds=8",
+    "plan.privacy.noise_multiplier=0.8",
+    "plan.privacy.clip.fixed=0.1",
+    "plan.privacy.budget=100000",
+];
+
+#[test]
+fn a_client_finishes_only_so_often_in_whichever_rounds_training_might_end() {
+    // The last round is the third at the earliest where two evaluations have to come before it.
+    for (settings, first_end) in [(&PATIENT[..], 3), (&BUDGETED[..], 1)] {
+        let app = App::small(settings);
+        for task in [ClientTask::Finish, ClientTask::Adopt] {
+            let (node, link, mut worker) = trained(&app);
+            for round in 1..first_end {
+                assert_eq!(refused(&node, &link, &mut worker, &probe(&app, task, round, 1.0)).0, Refusal::NotAccepted);
+                carried_out(&node, &link, &mut worker, &app.envelope(ClientTask::Train, round));
+            }
+            for (round, factor) in [(first_end, 1.0), (first_end + 1, 0.25)] {
+                carried_out(&node, &link, &mut worker, &probe(&app, task, round, factor));
+            }
+            let works = worker.works;
+            for round in first_end..=8 {
+                let (refusal, logged) = refused(&node, &link, &mut worker, &probe(&app, task, round, 0.5));
+                let expected = format!("has finished after round {} before", first_end + 1);
+                assert!(refusal == Refusal::Unable && logged.contains(&expected), "{settings:?} {round}: {logged}");
+            }
+            // What the server has said holds: nothing is trained or evaluated for later rounds any more.
+            let last = first_end + 1;
+            for (task, round) in [(ClientTask::Train, last), (ClientTask::Train, 7), (ClientTask::Evaluate, last + 1)] {
+                let (refusal, logged) = refused(&node, &link, &mut worker, &app.envelope(task, round));
+                let expected = format!("training was over after round {last}");
+                assert!(refusal == Refusal::Unable && logged.contains(&expected), "{task:?} {round}: {logged}");
+            }
+            assert_eq!(worker.works, works);
+            carried_out(&node, &link, &mut worker, &app.envelope(ClientTask::Evaluate, last));
+        }
+    }
+}
+
+#[test]
+fn an_evaluation_that_there_is_only_after_training_ends_it() {
+    let app = App::small(&[&BUDGETED[1..], &["method=fedavg", "plan.evaluate_every=2"]].concat());
+    // One that there is anyway does not.
+    let (node, link, mut worker) = trained(&app);
+    for (task, round) in [(ClientTask::Train, 1), (ClientTask::Evaluate, 2), (ClientTask::Train, 2)] {
+        carried_out(&node, &link, &mut worker, &app.envelope(task, round));
+    }
+    for factor in [1.0, 0.5] {
+        carried_out(&node, &link, &mut worker, &probe(&app, ClientTask::Evaluate, 3, factor));
+    }
+    let after = [(ClientTask::Train, 3), (ClientTask::Evaluate, 4), (ClientTask::Evaluate, 5), (ClientTask::Evaluate, 8)];
+    for (task, round) in after {
+        let (refusal, logged) = refused(&node, &link, &mut worker, &app.envelope(task, round));
+        assert!(refusal == Refusal::Unable && logged.contains("training was over after round 3"), "{task:?} {round}: {logged}");
+    }
+}
+
+#[test]
+fn an_asynchronous_client_is_trained_no_more_once_training_is_over() {
+    let more = ["method.server_step=consensus", "plan.asynchronous.slowest=2"];
+    let app = App::small(&[&more[..], &["plan.rounds=8", "plan.patience=1", "data.split.validation=0.2"]].concat());
+    let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::accepting(&app));
+    let update = |number: u64| {
+        let mut envelope = app.envelope(ClientTask::Train, number);
+        envelope.request.rounds = 40;
+        envelope
+    };
+    // Updates of five clients to a round, counted by themselves; evaluations by rounds.
+    carried_out(&node, &link, &mut worker, &update(0));
+    carried_out(&node, &link, &mut worker, &app.envelope(ClientTask::Evaluate, 1));
+    carried_out(&node, &link, &mut worker, &update(9));
+    carried_out(&node, &link, &mut worker, &app.envelope(ClientTask::Evaluate, 2));
+    carried_out(&node, &link, &mut worker, &update(13));
+    carried_out(&node, &link, &mut worker, &app.envelope(ClientTask::Finish, 3));
+    for number in [14, 39] {
+        let (refusal, logged) = refused(&node, &link, &mut worker, &update(number));
+        assert!(refusal == Refusal::Unable && logged.contains("training was over after round 3"), "{number}: {logged}");
+    }
+    carried_out(&node, &link, &mut worker, &app.envelope(ClientTask::Evaluate, 3));
+    // A server that was killed meanwhile gets the update that it had before.
+    let works = worker.works;
+    let mut again = message("train", update(13).write().expect("plain"));
+    again.head.run_id = 4;
+    let replies = link.replies();
+    link.send(&again);
+    node.serve(&link, &mut worker, replies + 1);
+    assert!(link.reply(replies).content.is_ok() && worker.works == works);
 }
 
 #[test]
@@ -272,7 +369,7 @@ fn whether_work_fails_is_not_told_for_ever_other_weights() {
 
 #[test]
 fn asynchronous_work_has_as_many_updates_as_the_experiment_says() {
-    let app = small_app(&["method.server_step=consensus", "plan.asynchronous.slowest=2"]);
+    let app = App::small(&["method.server_step=consensus", "plan.asynchronous.slowest=2"]);
     let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::accepting(&app));
     let of = |rounds: u64| {
         let mut envelope = app.envelope(ClientTask::Train, 0);
@@ -344,7 +441,7 @@ fn limits_of_a_node_hold_for_what_was_accepted_too() {
         assert!(told == refusal && logged.contains(option), "{option}: {logged}");
     }
     // Fine-tuning has epochs of its own.
-    let app = small_app(&["method=fedavg-ft", "method.tuning.after.epochs=9", "model=mlp"]);
+    let app = App::small(&["method=fedavg-ft", "method.tuning.after.epochs=9", "model=mlp"]);
     let terms = Terms { most_epochs: 8, ..app.terms() };
     let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::on(terms, "nowhere".as_ref()));
     let (told, logged) = refused(&node, &link, &mut worker, &app.envelope(ClientTask::Train, 0));
@@ -373,7 +470,7 @@ impl Worker for Failing {
         self.0.client()
     }
 
-    fn review(&self, envelope: &Envelope) -> Result<String, Objection> {
+    fn review(&self, envelope: &Envelope) -> Result<Accepted, Objection> {
         self.0.review(envelope)
     }
 

@@ -9,7 +9,7 @@ use fedeq::node::NodeWorker;
 use fedeq_core::{Array, ClientTask, Request};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::message::Message;
-use fedeq_flower::node::{Notice, Objection, Refusal, WorkResult, Worker};
+use fedeq_flower::node::{Accepted, Notice, Objection, Refusal, WorkResult, Worker};
 use fedeq_flower::npy;
 use fedeq_flower::object::{Bundle, Id, Object, ObjectKind};
 use fedeq_flower::record::Content;
@@ -76,7 +76,7 @@ impl Worker for Fragile {
         self.inner.client()
     }
 
-    fn review(&self, envelope: &Envelope) -> Result<String, Objection> {
+    fn review(&self, envelope: &Envelope) -> Result<Accepted, Objection> {
         self.inner.review(envelope)
     }
 

@@ -1,10 +1,10 @@
-//! Every byte that a node sends over a whole run: no sample, no head, no dual; only the shared part of the model.
+//! Every byte that a node sends over a whole run: no sample, and nothing of what its method keeps at home; only the shared part of the model.
 mod node_support;
 
 use std::collections::{BTreeMap, HashSet};
 
 use fedeq::node::load_model;
-use fedeq_core::{Array, ClientState, Reply};
+use fedeq_core::{Algorithm, Array, ClientState, ClientTask, Method, Params, Reply, shared_part};
 use fedeq_data::Samples;
 use fedeq_flower::envelope;
 use fedeq_flower::record::Content;
@@ -14,7 +14,7 @@ use node_support::{App, CountingWorker, NodeFolder, SuperLink, message};
 /// How many consecutive bytes are compared: four numbers, or sixteen pixels.
 const WINDOW: usize = 16;
 
-/// Consecutive bytes that must not be sent, by what they are.
+/// Consecutive bytes by what they are.
 type Secrets = BTreeMap<&'static str, HashSet<[u8; WINDOW]>>;
 
 /// All windows of consecutive bytes.
@@ -74,8 +74,8 @@ fn reply(content: &Content) -> Reply {
     envelope::read_reply(content).expect("a reply")
 }
 
-/// A reply contains nothing that is not listed here.
-fn assert_nothing_else(content: &Content) {
+/// A reply contains nothing that is not listed here; weights are those that the server has, by their names.
+fn assert_nothing_else(content: &Content, theta: &Params) {
     let settings = content.config("fedeq").expect("settings");
     let known = ["header", "layout", "client", "version"];
     assert!(settings.items.iter().all(|item| known.contains(&item.key.as_str())), "{settings:?}");
@@ -83,7 +83,8 @@ fn assert_nothing_else(content: &Content) {
         let names: Vec<&str> = weights.iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["packed"]);
         let Reply::Update(update) = reply(content) else { panic!("only training sends weights") };
-        assert!(update.weights.like().params.iter().all(|(path, _)| Part::of(path) == Part::Shared));
+        let names = |params: &Params| params.iter().map(|(path, _)| path.to_owned()).collect::<Vec<_>>();
+        assert_eq!(names(&update.weights.like().params), names(theta));
     }
 }
 
@@ -109,11 +110,111 @@ fn a_node_sends_what_the_method_shares_and_nothing_else() {
         shared.extend(numbers(update.weights.like().params.iter()));
         app.theta = update.weights.like().clone();
     }
-    (0..link.replies()).for_each(|number| assert_nothing_else(&link.reply(number).content.expect("a reply")));
+    for number in 0..link.replies() {
+        let content = link.reply(number).content.expect("a reply");
+        assert_nothing_else(&content, &app.theta.params);
+        if content.arrays("weights").is_ok() {
+            let Reply::Update(update) = reply(&content) else { panic!("only training sends weights") };
+            assert!(update.weights.like().params.iter().all(|(path, _)| Part::of(path) == Part::Shared));
+        }
+    }
     let sent = sent_bytes(&link);
     assert!(!shared.is_empty() && shared.is_subset(&sent), "the search finds what was sent");
     for (name, secret) in &secrets {
         assert!(secret.len() > 50, "{name}: too little to search for");
         assert!(secret.is_disjoint(&sent), "{name} was sent");
     }
+}
+
+/// What a client of a method keeps to itself, beside its samples. Of those without anything all that a client keeps is what it has sent, or what it was sent.
+fn kept(method: &str) -> &'static [&'static str] {
+    match method {
+        "fedeq" => &["dual", "own"],
+        // A head; all of it; the normalisations.
+        "fedper" | "fedrep" | "local" | "fedbn" => &["own"],
+        // A personal model.
+        "ditto" | "apfl" | "pfedme" => &["second"],
+        "fedavg-ft" => &["after training"],
+        "feddyn" => &["dual"],
+        // SCAFFOLD's dual is the control variate, by whose change a client says what it is. kNN-Per's neighbours are samples.
+        "fedavg" | "fedprox" | "moon" | "scaffold" | "knn-per" => &[],
+        other => panic!("say what a client of `{other}` keeps"),
+    }
+}
+
+/// The network of a method: one with what the method keeps.
+fn network(method: &str) -> &'static str {
+    match method {
+        "fedeq" => "model=deq-mlp",
+        "fedbn" => "model=resnet-xs",
+        // What neighbours are compared by is what the last layer is given: of this network the sample itself, which is searched for.
+        "knn-per" => "model=linear",
+        _ => "model=mlp",
+    }
+}
+
+/// Adds what a client's state has that its method does not send.
+fn add_kept(state: &ClientState, algorithm: &dyn Algorithm, secrets: &mut Secrets) {
+    let mut add = |name, params: &Params| {
+        let found = numbers(params.iter());
+        if !found.is_empty() {
+            secrets.entry(name).or_default().extend(found);
+        }
+    };
+    let shared = shared_part(algorithm, &state.own).packed();
+    add("own", &state.own.packed().filter(|path| shared.get(path).is_none()));
+    state.second.iter().for_each(|second| add("second", &second.packed()));
+    if !algorithm.sends_control() {
+        add("dual", &state.dual);
+    }
+}
+
+/// Lets a node take part in two rounds and in the end, and searches all that it sent.
+fn search(method: &str) {
+    let mut app = App::small(&[&format!("method={method}"), network(method), "plan.rounds=2"]);
+    let (node, link) = (NodeFolder::new(), SuperLink::start());
+    let mut worker = CountingWorker::accepting(&app);
+    let algorithm = Method::named(method).expect("a method");
+    let algorithm = algorithm.algorithm();
+    let (mut secrets, mut public) = (Secrets::new(), HashSet::new());
+    let state = || {
+        let trained = node.trained();
+        let (prepared, _) = load_model(&trained, "nowhere".as_ref()).expect("the digits are here");
+        ClientState::from_bytes(&trained.state, &prepared.fresh_state(0)).expect("a sound state")
+    };
+    for round in 0..2 {
+        public.extend(numbers(app.theta.packed().iter()));
+        link.send(&app.train(round));
+        link.send(&app.evaluate(round + 1));
+        node.serve(&link, &mut worker, 2 * (round as usize + 1));
+        add_kept(&state(), algorithm, &mut secrets);
+        let Reply::Update(update) = reply(&link.reply(2 * round as usize).content.expect("a reply")) else {
+            panic!("it trained")
+        };
+        app.theta = update.weights.like().clone();
+    }
+    let before = state().own;
+    link.send(&message("train", app.envelope(ClientTask::Finish, 2).write().expect("plain")));
+    node.serve(&link, &mut worker, 5);
+    if state().own != before {
+        secrets.entry("after training").or_default().extend(numbers(state().own.packed().iter()));
+    }
+    add_kept(&state(), algorithm, &mut secrets);
+    // What training did not move is what every client began with, or was sent.
+    secrets.values_mut().for_each(|secret| secret.retain(|window| !public.contains(window)));
+    assert_eq!(secrets.keys().copied().collect::<Vec<_>>(), kept(method), "{method}");
+    secrets.insert("samples", samples(&node).into_iter().collect());
+    (0..link.replies()).for_each(|number| assert_nothing_else(&link.reply(number).content.expect("a reply"), &app.theta.params));
+    let sent = sent_bytes(&link);
+    let shared: HashSet<_> = numbers(app.theta.params.iter()).into_iter().collect();
+    assert!(shared.is_subset(&sent), "{method}: the search finds what was sent");
+    for (name, secret) in &secrets {
+        assert!(secret.len() > 50, "{method}: {name}: too little to search for");
+        assert!(secret.is_disjoint(&sent), "{method}: {name} was sent");
+    }
+}
+
+#[test]
+fn what_a_client_of_any_method_keeps_is_in_no_byte_that_its_node_sends() {
+    Method::NAMES.into_iter().for_each(search);
 }

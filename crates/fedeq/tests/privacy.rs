@@ -103,10 +103,11 @@ fn a_budget_ends_training_cleanly_before_it_would_be_exceeded() {
 #[test]
 fn what_the_mechanism_does_not_cover_is_refused_before_anything_is_written() {
     let folder = TempDir::new().expect("a folder");
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 6] = [
         (&["model=deq-resnet-xs", "plan.privacy.epsilon=8"], "batch normalisation"),
         (&["model=mlp", "plan.privacy.epsilon=8", "plan.privacy.delta=0.2"], "plan.privacy.delta"),
         (&["model=mlp", "plan.privacy.clip.fixed=1"], "how much noise"),
+        (&["model=mlp", "plan.privacy.epsilon=8", "plan.patience=2", "data.split.validation=0.2"], "`plan.patience`"),
         (&["model=mlp", "method=fedavg", "plan.privacy.epsilon=8"], "method.weighting"),
         (
             &[

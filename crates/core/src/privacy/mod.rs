@@ -173,6 +173,10 @@ impl Privacy {
                 "set `plan.sampling.poisson=true` instead",
             );
         }
+        if plan.patience.is_some() {
+            let why = "in which round training ends would tell of validation scores, which no noise covers";
+            return refuse("plan.patience", why, "leave it out; `plan.privacy.budget` ends training by what was spent");
+        }
         if self.noise == NoiseBy::Clients && plan.sampling.poisson {
             let why = "the noise of `plan.privacy.noise = clients` would depend on how many take part";
             return refuse("plan.sampling.poisson", why, "leave it out, or set `plan.privacy.noise=server`");

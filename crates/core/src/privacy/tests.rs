@@ -195,6 +195,7 @@ fn what_is_not_covered_is_refused_by_name() {
     let cases = [
         (asynchronous, "plan.asynchronous"),
         (refused(|plan, _| plan.sampling = Sampling { replacement: true, ..Sampling::default() }), "plan.sampling.replacement"),
+        (refused(|plan, _| plan.patience = Some(2)), "plan.patience"),
         (refused(|plan, _| plan.aggregation.rule = AggregationRule::Median), "plan.aggregation.rule = median"),
         (refused(|plan, _| (plan.aggregation.cap, plan.sampling.poisson) = (Some(0.5), false)), "plan.aggregation.cap"),
         (

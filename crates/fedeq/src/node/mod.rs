@@ -13,7 +13,7 @@ use fedeq_core::{
 };
 use fedeq_data::Seed;
 use fedeq_flower::envelope::Envelope;
-use fedeq_flower::node::{Objection, WorkResult, Worker};
+use fedeq_flower::node::{Accepted, Objection, WorkResult, Worker};
 use fedeq_flower::store::TrainedModel;
 
 use fedeq_run::experiment::{Experiment, Prepared};
@@ -242,9 +242,8 @@ impl Worker for NodeWorker {
         self.client as u64
     }
 
-    fn review(&self, envelope: &Envelope) -> std::result::Result<String, Objection> {
-        let me = Signer { client: self.client, signing: self.signing.as_ref() };
-        self.terms.review(envelope, &me).map(|agreement| agreement.to_string())
+    fn review(&self, envelope: &Envelope) -> std::result::Result<Accepted, Objection> {
+        self.terms.review(envelope, &Signer { client: self.client, signing: self.signing.as_ref() })
     }
 
     fn work(&mut self, envelope: &Envelope, state: Option<&[u8]>) -> std::result::Result<WorkResult, String> {

@@ -1,7 +1,7 @@
 //! On which terms a node takes part: what its owner has agreed to.
 use fedeq_core::{ClientInfo, Disclosure, Error, LocalUpdate, Result, RoundContext, SigningSecret, key_from_hex};
 use fedeq_flower::envelope::Envelope;
-use fedeq_flower::node::{Objection, Refusal};
+use fedeq_flower::node::{Accepted, Objection, Refusal};
 use fedeq_flower::store::Proposal;
 use fedeq_run::agreement::{Agreement, AgreementFingerprint, SigningKeys};
 use fedeq_run::experiment::{Experiment, Prepared};
@@ -51,8 +51,8 @@ impl Terms {
         Self { accepted: Some(accepted), ..Self::default() }
     }
 
-    /// The agreement that a request belongs to; refuses what was not agreed to. No data is touched for that.
-    pub(super) fn review(&self, envelope: &Envelope, me: &Signer<'_>) -> std::result::Result<AgreementFingerprint, Objection> {
+    /// What a request is to the owner; refuses what was not agreed to. No data is touched for that.
+    pub(super) fn review(&self, envelope: &Envelope, me: &Signer<'_>) -> std::result::Result<Accepted, Objection> {
         let agreement =
             Agreement::of_request(&envelope.experiment, envelope.layout()).map_err(|error| object(Refusal::Unreadable, error))?;
         let fingerprint = agreement.fingerprint().map_err(|error| object(Refusal::Unreadable, error))?;
@@ -62,7 +62,7 @@ impl Terms {
         agreement.check_request(&envelope.request).map_err(|error| object(Refusal::NotAccepted, error))?;
         self.check_epochs(&agreement).map_err(|error| object(Refusal::Limit, error))?;
         self.check_keys(&agreement, me).map_err(|error| object(Refusal::NotAccepted, error))?;
-        Ok(fingerprint)
+        Ok(Accepted { agreement: fingerprint.to_string(), ends_training: agreement.ends_training(&envelope.request) })
     }
 
     /// Refuses an experiment whose clients this node does not know, or that takes it for another one.

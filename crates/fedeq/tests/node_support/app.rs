@@ -58,6 +58,13 @@ impl App {
         Self::with(arguments.into_iter())
     }
 
+    /// Writes an app with some more settings and reads it; of another method, without what only FeDEQ has.
+    pub(crate) fn small(more: &[&str]) -> Self {
+        let is_fedeq = !more.iter().any(|setting| setting.starts_with("method="));
+        let kept = SETTINGS.into_iter().filter(|setting| is_fedeq || !setting.starts_with("method."));
+        Self::with(kept.chain(more.iter().copied()).flat_map(|setting| ["--set", setting]))
+    }
+
     /// The terms of an owner who has accepted it.
     pub(crate) fn terms(&self) -> Terms {
         Terms::accepting(self.fingerprint.clone())

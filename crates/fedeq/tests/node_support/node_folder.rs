@@ -9,7 +9,7 @@ use fedeq_core::SigningSecret;
 use fedeq_flower::connection::{Connection, SuperLinkAddress};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::limit::NodeLimits;
-use fedeq_flower::node::{Node, Notice, Objection, WorkResult, Worker};
+use fedeq_flower::node::{Accepted, Node, Notice, Objection, WorkResult, Worker};
 use fedeq_flower::store::{NodeStore, TrainedModel};
 use tempfile::TempDir;
 
@@ -50,7 +50,7 @@ impl Worker for CountingWorker {
         self.inner.client()
     }
 
-    fn review(&self, envelope: &Envelope) -> Result<String, Objection> {
+    fn review(&self, envelope: &Envelope) -> Result<Accepted, Objection> {
         self.inner.review(envelope)
     }
 

@@ -30,12 +30,21 @@ pub trait Worker {
     /// Which client of the federation it is, from 0.
     fn client(&self) -> u64;
 
-    /// The name of the agreement that a request belongs to; refuses one that the node's owner has not agreed to. No data is touched for that.
-    fn review(&self, envelope: &Envelope) -> std::result::Result<String, Objection>;
+    /// What a request is to the node's owner; refuses one that the owner has not agreed to. No data is touched for that.
+    fn review(&self, envelope: &Envelope) -> std::result::Result<Accepted, Objection>;
 
     /// Carries out a request, from the state as it was stored, and gives the new state if it changed. A refused request changes nothing; the error is
     /// for the node's log, and is not sent.
     fn work(&mut self, envelope: &Envelope, state: Option<&[u8]>) -> std::result::Result<WorkResult, String>;
+}
+
+/// A request that the node's owner has agreed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The name of the agreement that it belongs to.
+    pub agreement: String,
+    /// Whether the server says by it that training is over. Then nothing is trained any more.
+    pub ends_training: bool,
 }
 
 /// Why a node does not carry out a request.

@@ -4,12 +4,12 @@ use std::time::Instant;
 use fedeq_core::{ClientTask, Request};
 
 use super::refusal::{Refusal, Rejection};
-use super::{Node, Notice, Objection, WorkResult, require_not_expired};
+use super::{Accepted, Node, Notice, Objection, WorkResult, require_not_expired};
 use crate::envelope::{self, Envelope};
 use crate::message::Message;
 use crate::object::Bundle;
 use crate::record::Content;
-use crate::store::{FederationStore, PreviousReply, RequestKey, RequestPlace, StoredMessage, Telling, Verdict};
+use crate::store::{FederationStore, PreviousReply, RequestKey, RequestPlace, StoredMessage, Telling, Untold, Verdict};
 use crate::wire::{Failure, NodeReference, PushMessagesRequest};
 use crate::{Error, Result};
 
@@ -76,7 +76,7 @@ impl Node<'_> {
         request: RequestKey<'_>,
         envelope: &Envelope,
     ) -> std::result::Result<Response, Rejection> {
-        self.require_consent(envelope)?;
+        let ends_training = self.require_consent(envelope)?.ends_training;
         let store = self.store.federation(&envelope.federation);
         let Request { task, round, .. } = envelope.request;
         let began = Instant::now();
@@ -88,7 +88,7 @@ impl Node<'_> {
                 (reply, 0.0)
             }
             None => {
-                let telling = telling(task);
+                let telling = telling(task, ends_training);
                 require_untold(&store, telling, &envelope.request)?;
                 let state = store.state().map_err(Rejection::unable)?;
                 let WorkResult { reply, state } = self.attempt(request, envelope, state.as_deref())?;
@@ -107,10 +107,13 @@ impl Node<'_> {
     }
 
     /// Refuses what the node's owner has not agreed to, and keeps the experiment for them to look at.
-    fn require_consent(&self, envelope: &Envelope) -> std::result::Result<(), Rejection> {
+    fn require_consent(&self, envelope: &Envelope) -> std::result::Result<Accepted, Rejection> {
         let consent = self.store.consent();
         match self.worker.review(envelope) {
-            Ok(agreement) => Ok(consent.admit(&agreement, &envelope.federation, self.limits.federations)?),
+            Ok(accepted) => {
+                consent.admit(&accepted.agreement, &envelope.federation, self.limits.federations)?;
+                Ok(accepted)
+            }
             Err(Objection { refusal, reason, proposal }) => {
                 proposal.iter().try_for_each(|proposal| consent.keep(proposal))?;
                 Err(Rejection { refusal, reason })
@@ -182,28 +185,33 @@ impl Node<'_> {
     }
 }
 
-/// What a reply tells that is told only so often.
-fn telling(task: ClientTask) -> Option<Telling> {
+/// What a reply tells that is told only so often, or not at any time.
+fn telling(task: ClientTask, ends_training: bool) -> Option<Telling> {
     match task {
+        ClientTask::Train => Some(Telling::Training),
+        ClientTask::Evaluate | ClientTask::Measure if ends_training => Some(Telling::LastEvaluation),
         ClientTask::Evaluate | ClientTask::Measure => Some(Telling::Evaluation),
         ClientTask::Finish | ClientTask::Adopt => Some(Telling::End),
-        // A round is trained once, and summed once.
-        ClientTask::Train | ClientTask::Aggregate => None,
+        // A message of secure aggregation has no weights to choose.
+        ClientTask::Aggregate => None,
     }
 }
 
-/// Refuses to evaluate or to finish after the same round again and again, with other weights: each reply tells something about the data. (A repeated request whose reply is
-/// stored does not reach this point.)
+/// Refuses to evaluate after the same round, or to finish, again and again, with other weights, and to go on when the server has said that training is over: each reply tells
+/// something about the data. (A repeated request whose reply is stored does not reach this point.)
 fn require_untold(store: &FederationStore, telling: Option<Telling>, request: &Request) -> std::result::Result<(), Rejection> {
     let Some(telling) = telling else { return Ok(()) };
-    if store.may_tell(telling, request.round).map_err(Rejection::unable)? {
-        return Ok(());
-    }
-    let done = match telling {
-        Telling::Evaluation => "was evaluated",
-        Telling::End => "has finished",
+    let Some(untold) = store.untold(telling, request.round).map_err(Rejection::unable)? else { return Ok(()) };
+    let reason = match (untold, telling) {
+        (Untold::Over(round), _) => {
+            format!("the server has told this client that training was over after round {round}, and asks for more of it")
+        }
+        (Untold::Again(round), Telling::End) => {
+            format!("this client has finished after round {round} before, with other weights")
+        }
+        (Untold::Again(round), _) => format!("this client was evaluated after round {round} before, with other weights"),
     };
-    Err(Rejection::unable(format!("this client {done} after round {} before, with other weights", request.round)))
+    Err(Rejection::unable(reason))
 }
 
 /// The refusal of a request at which the node failed before.

@@ -44,7 +44,7 @@ struct Manifest {
     /// The latest evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     evaluated: Option<AnswerCount>,
-    /// The latest work after training.
+    /// That training is over, as the server has said, and the work after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     finished: Option<AnswerCount>,
 }
@@ -57,13 +57,26 @@ struct AnswerCount {
     times: u32,
 }
 
-/// What is done only so often after a round: each time a server may choose other weights, and learns something about the data.
+/// What is done only so often, or only until training is over: each time a server may choose other weights, and learns something about the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Telling {
+    /// Training. How often is no matter of this file: a round is trained once.
+    Training,
     /// Evaluating models.
     Evaluation,
+    /// The same, after a round that has an evaluation only since training is over.
+    LastEvaluation,
     /// What there is left to do when training is over.
     End,
+}
+
+/// Why something is not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untold {
+    /// It was told before, the last time after this round.
+    Again(u64),
+    /// Training was over after this round.
+    Over(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +90,8 @@ struct SentReply {
 
 /// Replies that are kept for repeated requests. Each may contain a whole model, and devices have little space.
 const KEPT_REPLIES: usize = 4;
-/// How often something is told after one round, about different weights.
+/// How often models are evaluated after one round, and how often a client finishes in a federation, with different weights. (A server that was killed after it asked may
+/// have other weights when it asks again.)
 const MOST_TOLD: u32 = 2;
 const MANIFEST: &str = "manifest.json";
 const LATEST: &str = "latest";
@@ -127,11 +141,9 @@ impl FederationStore {
         same.map(|same| reply(same).map(PreviousReply::SameContent)).transpose()
     }
 
-    /// Whether something may be told after a round: not after earlier ones than the latest, and not often about different weights. (A server that was
-    /// killed after it asked may have other weights when it asks again.)
-    pub(crate) fn may_tell(&self, telling: Telling, round: u64) -> Result<bool> {
-        let last = *self.manifest()?.told(telling);
-        Ok(last.is_none_or(|last| round > last.round || (round == last.round && last.times < MOST_TOLD)))
+    /// Why something is not told after a round, if it is not.
+    pub(crate) fn untold(&self, telling: Telling, round: u64) -> Result<Option<Untold>> {
+        Ok(self.manifest()?.untold(telling, round))
     }
 
     /// Commits a reply, together with the new state if it changed, and what it tells after which round, if that is counted.
@@ -144,8 +156,7 @@ impl FederationStore {
     ) -> Result<()> {
         let mut after = self.manifest_or_create()?;
         if let Some((telling, round)) = told {
-            let times = after.told(telling).filter(|last| last.round == round).map_or(0, |last| last.times);
-            *after.told(telling) = Some(AnswerCount { round, times: times + 1 });
+            after.tell(telling, round);
         }
         if let Some(state) = state {
             let name = state_name(state);
@@ -219,10 +230,36 @@ impl FederationStore {
 }
 
 impl Manifest {
-    fn told(&mut self, telling: Telling) -> &mut Option<AnswerCount> {
+    /// Why something is not told: not after earlier rounds than the latest, not often, and no more of training once the server has said that it is over.
+    fn untold(&self, telling: Telling, round: u64) -> Option<Untold> {
+        let is_again = |last: &AnswerCount| round < last.round || last.times >= MOST_TOLD;
+        let over = self.finished.map(|end| Untold::Over(end.round));
+        let again = |last: AnswerCount| Untold::Again(last.round);
         match telling {
-            Telling::Evaluation => &mut self.evaluated,
-            Telling::End => &mut self.finished,
+            Telling::Training => over,
+            Telling::Evaluation | Telling::LastEvaluation => match self.evaluated.filter(|last| round <= last.round) {
+                Some(last) => Some(last).filter(is_again).map(again),
+                None => over.filter(|_| self.finished.is_some_and(|end| round > end.round)),
+            },
+            Telling::End => self.finished.filter(is_again).map(again),
+        }
+    }
+
+    /// Counts what is told. Rounds have evaluations of their own; there is one end, whichever round the server takes for the last.
+    fn tell(&mut self, telling: Telling, round: u64) {
+        match telling {
+            Telling::Training => {}
+            Telling::Evaluation | Telling::LastEvaluation => {
+                let times = self.evaluated.filter(|last| last.round == round).map_or(0, |last| last.times);
+                self.evaluated = Some(AnswerCount { round, times: times + 1 });
+            }
+            Telling::End => {
+                let times = self.finished.map_or(0, |last| last.times);
+                self.finished = Some(AnswerCount { round, times: times + 1 });
+            }
+        }
+        if telling == Telling::LastEvaluation {
+            self.finished.get_or_insert(AnswerCount { round, times: 0 });
         }
     }
 }
@@ -291,21 +328,66 @@ mod tests {
         assert_eq!(FederationStore::of(folder.path(), "other").state().expect("nothing yet"), None);
     }
 
+    /// Why something is not told after each of some rounds.
+    fn untold<const ROUNDS: usize>(store: &FederationStore, telling: Telling, rounds: [u64; ROUNDS]) -> [Option<Untold>; ROUNDS] {
+        rounds.map(|round| store.untold(telling, round).expect("readable"))
+    }
+
+    fn tell(store: &FederationStore, number: u32, telling: Telling, round: u64) {
+        assert_eq!(untold(store, telling, [round]), [None], "{number}");
+        store.commit(key(&request(number)), &stored(&format!("r{number}")), None, Some((telling, round))).expect("stored");
+    }
+
     #[test]
-    fn nothing_is_told_more_often_than_twice_after_a_round() {
-        for (telling, other) in [(Telling::Evaluation, Telling::End), (Telling::End, Telling::Evaluation)] {
+    fn models_are_evaluated_at_most_twice_after_a_round() {
+        let (_folder, store) = committed(1);
+        (0..MOST_TOLD).for_each(|number| tell(&store, 10 + number, Telling::Evaluation, 5));
+        let again = Some(Untold::Again(5));
+        assert_eq!(untold(&store, Telling::Evaluation, [4, 5, 6]), [again, again, None]);
+        assert_eq!(untold(&store, Telling::Training, [5]), [None], "training continues");
+        assert_eq!(untold(&store, Telling::End, [5]), [None], "one does not count for the other");
+        commit(&store, 2);
+        tell(&store, 9, Telling::Evaluation, 6);
+        assert_eq!(untold(&store, Telling::Evaluation, [5, 6, 7]), [Some(Untold::Again(6)), None, None]);
+    }
+
+    #[test]
+    fn a_client_finishes_at_most_twice_whichever_round_the_server_takes_for_the_last() {
+        for second in [5, 6, 900] {
             let (_folder, store) = committed(1);
-            let may = |round| store.may_tell(telling, round).expect("readable");
-            for number in 0..MOST_TOLD {
-                assert!(may(5), "{number}");
-                store.commit(key(&request(10 + number)), &stored("r"), None, Some((telling, 5))).expect("stored");
-            }
-            assert_eq!([4, 5, 6].map(may), [false, false, true]);
-            assert!(store.may_tell(other, 5).expect("readable"), "one does not count for the other");
+            tell(&store, 10, Telling::End, 5);
             commit(&store, 2);
-            store.commit(key(&request(9)), &stored("r9"), None, Some((telling, 6))).expect("stored");
-            assert_eq!([5, 6, 7].map(may), [false, true, true]);
+            tell(&store, 11, Telling::End, second);
+            let again = Some(Untold::Again(second));
+            assert_eq!(untold(&store, Telling::End, [4, second, second + 1, 1000]), [again; 4]);
         }
+    }
+
+    #[test]
+    fn once_the_server_has_said_that_training_is_over_there_is_no_more_of_it() {
+        for telling in [Telling::End, Telling::LastEvaluation] {
+            let (folder, store) = committed(1);
+            tell(&store, 10, Telling::Evaluation, 4);
+            tell(&store, 11, telling, 5);
+            let store = FederationStore::of(folder.path(), store.federation());
+            let over = Some(Untold::Over(5));
+            // Updates of asynchronous work are counted by numbers of their own.
+            assert_eq!(untold(&store, Telling::Training, [0, 5, 6, 900]), [over; 4]);
+            for telling in [Telling::Evaluation, Telling::LastEvaluation] {
+                assert_eq!(untold(&store, telling, [5, 6, 900]), [None, over, over]);
+            }
+            // What is left to do may come before the last evaluation, or after it.
+            tell(&store, 12, Telling::End, 5);
+        }
+    }
+
+    #[test]
+    fn an_evaluation_is_no_work_after_training() {
+        let (_folder, store) = committed(1);
+        (10..12).for_each(|number| tell(&store, number, Telling::LastEvaluation, 5));
+        (12..14).for_each(|number| tell(&store, number, Telling::End, 5));
+        let again = [Some(Untold::Again(5))];
+        assert_eq!([Telling::LastEvaluation, Telling::End].map(|telling| untold(&store, telling, [5])), [again; 2]);
     }
 
     #[test]

@@ -39,15 +39,43 @@ impl Agreement {
         request.rounds == plan.rounds || (by_updates && request.rounds.is_multiple_of(plan.rounds))
     }
 
+    /// Whether the server says by a request that training is over: by what is done then, or by an evaluation that the plan has only where training ends early. Which
+    /// round it ends in, where it may do so early, depends on what a node cannot see, so a server is held to what it has said.
+    pub fn ends_training(&self, request: &Request) -> bool {
+        match request.task {
+            ClientTask::Train | ClientTask::Aggregate => false,
+            ClientTask::Evaluate | ClientTask::Measure => {
+                request.round < self.experiment.plan.rounds && !self.is_evaluation_due(request.round)
+            }
+            ClientTask::Finish | ClientTask::Adopt => true,
+        }
+    }
+
+    /// Whether models are evaluated after this round also if training continues.
+    fn is_evaluation_due(&self, round: u64) -> bool {
+        round > 0 && round.checked_rem(self.experiment.plan.evaluate_every) == Some(0)
+    }
+
+    /// Whether training may be over after this round. A budget of privacy ends it in a round that the server's account tells, patience in one that evaluations decide.
+    fn may_end(&self, round: u64) -> bool {
+        let plan = &self.experiment.plan;
+        let has_budget = plan.privacy.is_some_and(|privacy| privacy.budget.is_some());
+        round == plan.rounds || (0 < round && round < plan.rounds && (has_budget || self.patience_may_end(round)))
+    }
+
+    /// Whether patience may make this round the last: it is the one after an evaluation, which needs as many before it as there is patience, and another one that was better.
+    fn patience_may_end(&self, round: u64) -> bool {
+        let plan = &self.experiment.plan;
+        let (evaluated, every) = (round - 1, plan.evaluate_every);
+        plan.patience.is_some_and(|patience| evaluated.checked_rem(every) == Some(0) && evaluated / every > patience)
+    }
+
     /// Whether the plan has this task at this round.
     fn is_foreseen(&self, request: &Request) -> bool {
         let plan = &self.experiment.plan;
-        let (round, every) = (request.round, plan.evaluate_every);
-        let is_between = round > 0 && round < plan.rounds;
-        // A budget of privacy ends training in a round that the server's account tells, patience in one that evaluations decide.
-        let may_end_early = plan.patience.is_some() || plan.privacy.is_some_and(|privacy| privacy.budget.is_some());
-        let is_end = round == plan.rounds || (may_end_early && is_between);
-        let is_evaluated = is_end || (every > 0 && is_between && round.is_multiple_of(every));
+        let round = request.round;
+        let is_end = self.may_end(round);
+        let is_evaluated = is_end || (round < plan.rounds && self.is_evaluation_due(round));
         match request.task {
             ClientTask::Train => round < request.rounds,
             ClientTask::Aggregate => round < request.rounds && plan.secure_aggregation.is_some(),
@@ -69,16 +97,52 @@ mod tests {
         agreement.check_request(&request).is_ok()
     }
 
+    /// The rounds of six after which this is allowed, asked for a little beyond them.
+    fn rounds_of(settings: &[&str], task: ClientTask) -> Vec<u64> {
+        let agreement = agreement(settings);
+        (0..9).filter(|round| is_allowed(&agreement, task, *round, 6, None)).collect()
+    }
+
+    const SIX: [&str; 4] = ["plan.rounds=6", "method=fedavg", "method.weighting=uniform", "model.norm=group"];
+
     #[test]
-    fn a_budget_of_privacy_may_end_training_after_any_round_and_nothing_else_may() {
-        let usual = ["plan.rounds=6", "plan.evaluate_every=0", "method=fedavg", "method.weighting=uniform", "model.norm=group"];
-        let private = ["plan.privacy.noise_multiplier=0.8", "plan.privacy.clip.fixed=0.1"];
-        let ends = |settings: &[&str]| {
-            let agreement = agreement(settings);
-            [0, 2, 6, 7].map(|round| is_allowed(&agreement, ClientTask::Evaluate, round, 6, None))
+    fn a_budget_of_privacy_may_end_training_after_any_round() {
+        let private = ["plan.evaluate_every=0", "plan.privacy.noise_multiplier=0.8", "plan.privacy.clip.fixed=0.1"];
+        let settings = [&SIX[..], &private[..]].concat();
+        let budgeted = [&settings[..], &["plan.privacy.budget=50.0"]].concat();
+        for task in [ClientTask::Evaluate, ClientTask::Finish, ClientTask::Adopt] {
+            assert_eq!(rounds_of(&settings, task), [6], "{task:?}");
+            assert_eq!(rounds_of(&budgeted, task), [1, 2, 3, 4, 5, 6], "{task:?}");
+        }
+    }
+
+    #[test]
+    fn patience_may_end_training_in_the_round_after_an_evaluation_once_it_can_be_over() {
+        let patient = |patience: &'static str, every: &'static str, task| {
+            rounds_of(&[&SIX[..], &["data.split.validation=0.2", patience, every]].concat(), task)
         };
-        assert_eq!(ends(&[&usual[..], &private[..]].concat()), [false, false, true, false]);
-        assert_eq!(ends(&[&usual[..], &private[..], &["plan.privacy.budget=50.0"]].concat()), [false, true, true, false]);
+        // The first evaluation is the best so far, the second finds no better one, and the round after that is the last.
+        for task in [ClientTask::Finish, ClientTask::Adopt] {
+            assert_eq!(patient("plan.patience=1", "plan.evaluate_every=1", task), [3, 4, 5, 6]);
+            assert_eq!(patient("plan.patience=2", "plan.evaluate_every=1", task), [4, 5, 6]);
+            assert_eq!(patient("plan.patience=1", "plan.evaluate_every=2", task), [5, 6]);
+            assert_eq!(patient("plan.patience=1", "plan.evaluate_every=3", task), [6]);
+        }
+        assert_eq!(patient("plan.patience=1", "plan.evaluate_every=2", ClientTask::Evaluate), [2, 4, 5, 6]);
+    }
+
+    #[test]
+    fn a_server_says_that_training_is_over_by_what_the_plan_has_only_then() {
+        let patient = ["data.split.validation=0.2", "plan.patience=1", "plan.evaluate_every=2"];
+        let agreement = agreement(&[&SIX[..], &patient].concat());
+        let ends = |task| -> Vec<u64> {
+            let request = |round| Request { task, round, rounds: 6, rho: None, weights: Default::default() };
+            let is_end = |request: Request| agreement.check_request(&request).is_ok() && agreement.ends_training(&request);
+            (0..7).filter(|round| is_end(request(*round))).collect()
+        };
+        assert!(ends(ClientTask::Train).is_empty());
+        assert_eq!(ends(ClientTask::Evaluate), [5], "after 2, 4 and 6 it is evaluated anyway");
+        assert_eq!(ends(ClientTask::Finish), [5, 6]);
     }
 
     #[test]

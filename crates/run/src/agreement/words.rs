@@ -88,9 +88,15 @@ impl Agreement {
             0 => "after the last round".into(),
             every => format!("after every {} and after the last", counted(every as usize, "round")),
         };
-        let early = match plan.privacy.and_then(|privacy| privacy.budget) {
-            Some(budget) => format!(" (the last is the one in which a budget of epsilon {budget} is spent, if that comes first)"),
-            None => String::new(),
+        let early = match (plan.privacy.and_then(|privacy| privacy.budget), plan.patience) {
+            (Some(budget), _) => {
+                format!(" (the last is the one in which a budget of epsilon {budget} is spent, if that comes first)")
+            }
+            (None, Some(patience)) => format!(
+                " (the last is the one after {} in a row without a better validation accuracy, if that comes first)",
+                counted(patience as usize, "evaluation")
+            ),
+            (None, None) => String::new(),
         };
         let theory =
             if plan.measure_theory { ", with gradients over all training samples (only their norms are sent)" } else { "" };
@@ -318,6 +324,19 @@ mod tests {
         assert!(secret.contains("as long as it follows the protocol"), "{secret}");
         let both = words(&["plan.secure_aggregation.clip=0.5", "plan.compression.down=int8"]);
         assert!(both.contains("sent: as whole numbers under masks; received: int8\n"), "{both}");
+    }
+
+    #[test]
+    fn a_person_reads_when_training_may_end_early() {
+        let every = "evaluation: after every 2 rounds and after the last";
+        let said = |settings: &[&str]| words(&[&["plan.evaluate_every=2", "model=mlp"], settings].concat());
+        assert!(said(&[]).contains(&format!("{every}\n")));
+        let patient = said(&["plan.patience=3", "data.split.validation=0.2"]);
+        let ends = "(the last is the one after 3 evaluations in a row without a better validation accuracy, if that comes first)";
+        assert!(patient.contains(&format!("{every} {ends}\n")), "{patient}");
+        let budgeted = said(&["plan.privacy.noise_multiplier=2", "plan.privacy.budget=90"]);
+        let ends = "(the last is the one in which a budget of epsilon 90 is spent, if that comes first)";
+        assert!(budgeted.contains(&format!("{every} {ends}\n")), "{budgeted}");
     }
 
     #[test]
