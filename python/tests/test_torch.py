@@ -108,14 +108,16 @@ def assert_gradients_agree(loaded: Network, given: Sample) -> None:
     """Compare logits in training, gradients and statistics with the engine's.
 
     PyTorch computes in double precision, so that all of the difference is the engine's rounding, which a normalisation
-    over few samples makes larger.
+    over few samples makes larger. It is measured by the gradients of a layer: that of a bias which is normalised away
+    is a sum of these, and next to nothing.
     """
     logits, of_logits = gradients_of(loaded, given)
     expected_logits, expected = given.gradients(of_logits)
     np.testing.assert_allclose(logits, expected_logits, atol=3e-4, rtol=1e-4)
     for name, parameter in loaded.named_parameters():
         assert parameter.grad is not None, name
-        found, scale = parameter.grad.numpy(), np.abs(expected[name]).max()
+        layer = [gradient for path, gradient in expected.items() if path.rpartition(".")[0] == name.rpartition(".")[0]]
+        found, scale = parameter.grad.numpy(), max(np.abs(gradient).max() for gradient in layer)
         np.testing.assert_allclose(found, expected[name], atol=1e-3 * scale + 1e-6, err_msg=name)
     for name, statistic in loaded.named_buffers():
         np.testing.assert_allclose(statistic.numpy(), expected[name], atol=2e-5, rtol=2e-5, err_msg=name)
@@ -342,14 +344,16 @@ def test_a_client_of_a_run_trains_on_in_pytorch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["resnet-xs", {"name": "deq-resnet-xs", "equilibrium": FEW}], ids=["explicit", "deq"])
 def test_a_trained_client_has_the_engines_logits(model: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    """To 1e-5, as large as they are, for an equilibrium after the same number of steps."""
+    """To 1e-5 of the largest, for an equilibrium after the same number of steps."""
     run = fedeq.run(method="fedrep", model=model, data="digits", rounds=5, out=tmp_path / "run", progress=False)
     for name in run.clients["name"][:5]:
         client, loaded = run.client(name), fedeq.torch.load(run, name)
         pixels = np.concatenate([x for x, _ in client.data().values()])
         with torch.inference_mode():
             found = loaded(loaded.prepare(pixels)).numpy()
-        np.testing.assert_allclose(found, client.logits(pixels), atol=1e-5, rtol=1e-5)
+        expected = client.logits(pixels)
+        # A logit near zero is what is left of sums as large as the others.
+        np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
         if loaded.last_solve is not None:
             assert set(loaded.last_solve.steps.tolist()) == {FEW["stop"]["max_steps"]}
 
