@@ -49,7 +49,7 @@ fn liars_are_named_and_honest_clients_evaluated() {
     let again: Value = serde_json::from_slice(&succeed(fedeq(&folder).args(["evaluate", "one", "--json"])).stdout).expect("JSON");
     assert_eq!(again["agrees"], true);
     let report = String::from_utf8(succeed(fedeq(&folder).args(["report", "one", "--format", "md"])).stdout).expect("UTF-8");
-    assert!(report.contains("10.0 % of the clients lie (`noise`)") && report.contains("| lies |"), "{report}");
+    assert!(report.contains("10.0 % of the clients are malicious (`noise`)") && report.contains("| malicious |"), "{report}");
     succeed(fedeq(&folder).args(["report", "one", "--out", "page.html"]));
     let page = fs::read_to_string(folder.path().join("page.html")).expect("written");
     assert!(page.contains("clients that are far from the others most often") && page.contains("\"distance_largest\":["));

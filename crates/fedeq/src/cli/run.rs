@@ -23,7 +23,7 @@ Examples:
   fedeq run --device cuda                          on a GPU; `fedeq devices` lists what there is
   fedeq run --set data=cifar10 --set data.partition.shards=2 --set seed=7
   fedeq run --set method.server_step=consensus --set plan.asynchronous.slowest=10      asynchronous clients
-  fedeq run --set attack=sign-flip --set plan.aggregation.rule=median                  some clients lie, and how that is borne
+  fedeq run --set attack=sign-flip --set plan.aggregation.rule=median                  some clients are malicious, and what robust aggregation makes of it
 
 Ctrl-C stops after the clients at work, with exit code 130; all rounds that were over are kept, and `fedeq resume` continues.";
 

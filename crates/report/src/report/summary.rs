@@ -224,13 +224,13 @@ pub(super) fn unseen(report: &Report) -> Option<ReportTable> {
     (!rows.is_empty()).then_some(ReportTable { heading, rows, words: 1, best: Vec::new() })
 }
 
-/// A sentence for every line in which some clients lie.
+/// A sentence for every line in which some clients are malicious.
 pub(super) fn attacks(report: &Report) -> Vec<String> {
     let sentence = |line: &MethodLine| {
         let run = line.runs(&report.runs).into_iter().next()?;
         let attack = run.experiment.attack.as_ref()?;
         let (name, kind, share) = (&line.name, attack.kind.name(), percent(attack.share));
-        Some(format!("{name}: {share} of the clients lie (`{kind}`), drawn by seed; all accuracies are those of the others"))
+        Some(format!("{name}: {share} of the clients are malicious (`{kind}`), drawn by seed; all accuracies are those of the honest ones"))
     };
     report.lines.iter().filter_map(sentence).collect()
 }
