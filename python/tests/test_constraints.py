@@ -87,7 +87,7 @@ def test_what_builds_the_package_has_one_version() -> None:
 
 
 def test_an_app_installs_the_package_from_the_checkout_and_never_by_its_name() -> None:
-    """It is not on PyPI, where the name would be whoever's takes it; and the list of versions goes along."""
+    """It is not on PyPI, where the name is whoever's takes it, and SuperLinks install what an app depends on."""
     app = REPOSITORY / "crates/fedeq/src/federation/app"
     described = tomllib.loads((app / "pyproject.toml").read_text())
     assert {re.split(r"[=<>]", needed)[0] for needed in described["project"]["dependencies"]} == {"flwr"}
