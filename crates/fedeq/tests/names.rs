@@ -9,7 +9,7 @@ const SHARED: &[&str] = &["Activation", "Affine", "Cell", "Error", "Fusion", "No
 
 /// Crates and the names that modules within them share: a layer and its launches in several networks, and a request as it is sent and as Python sees it.
 const SHARED_WITHIN: &[(&str, &[&str])] =
-    &[("cuda", &["Dense", "Into", "Lanes", "LayerNorm", "Passed", "Storage"]), ("python", &["Request"])];
+    &[("cuda", &["Dense", "Into", "Lanes", "LayerNorm", "Storage"]), ("python", &["Request"])];
 
 /// The type that a line of source defines for others to use, if it does; `is_for_all` leaves out what only modules of the crate can see. Associated types are indented, and so are
 /// enumerations in `named!`.
