@@ -9,7 +9,7 @@ use crate::envelope::{self, Envelope};
 use crate::message::Message;
 use crate::object::Bundle;
 use crate::record::Content;
-use crate::store::{FederationStore, PreviousReply, RequestKey, RequestPlace, StoredMessage, Telling, Untold, Verdict};
+use crate::store::{Denial, FederationStore, PreviousReply, RequestKey, RequestPlace, StoredMessage, Telling, Verdict};
 use crate::wire::{Failure, NodeReference, PushMessagesRequest};
 use crate::{Error, Result};
 
@@ -89,7 +89,7 @@ impl Node<'_> {
             }
             None => {
                 let telling = telling(task, ends_training);
-                require_untold(&store, telling, &envelope.request)?;
+                require_permitted(&store, telling, &envelope.request)?;
                 let state = store.state().map_err(Rejection::unable)?;
                 let WorkResult { reply, state } = self.attempt(request, envelope, state.as_deref())?;
                 let reply = reply_message(message, Ok(envelope::write_reply(&reply).map_err(Rejection::unable)?));
@@ -199,17 +199,17 @@ fn telling(task: ClientTask, ends_training: bool) -> Option<Telling> {
 
 /// Refuses to evaluate after the same round, or to finish, again and again, with other weights, and to go on when the server has said that training is over: each reply tells
 /// something about the data. (A repeated request whose reply is stored does not reach this point.)
-fn require_untold(store: &FederationStore, telling: Option<Telling>, request: &Request) -> std::result::Result<(), Rejection> {
+fn require_permitted(store: &FederationStore, telling: Option<Telling>, request: &Request) -> std::result::Result<(), Rejection> {
     let Some(telling) = telling else { return Ok(()) };
-    let Some(untold) = store.untold(telling, request.round).map_err(Rejection::unable)? else { return Ok(()) };
-    let reason = match (untold, telling) {
-        (Untold::Over(round), _) => {
+    let Some(denial) = store.denial(telling, request.round).map_err(Rejection::unable)? else { return Ok(()) };
+    let reason = match (denial, telling) {
+        (Denial::Over(round), _) => {
             format!("the server has told this client that training was over after round {round}, and asks for more of it")
         }
-        (Untold::Again(round), Telling::End) => {
+        (Denial::Again(round), Telling::End) => {
             format!("this client has finished after round {round} before, with other weights")
         }
-        (Untold::Again(round), _) => format!("this client was evaluated after round {round} before, with other weights"),
+        (Denial::Again(round), _) => format!("this client was evaluated after round {round} before, with other weights"),
     };
     Err(Rejection::unable(reason))
 }

@@ -70,10 +70,10 @@ pub(crate) enum Telling {
     End,
 }
 
-/// Why something is not told.
+/// Why work is refused that would tell something about the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Untold {
-    /// It was told before, the last time after this round.
+pub(crate) enum Denial {
+    /// It was done before as often as is allowed, the last time after this round.
     Again(u64),
     /// Training was over after this round.
     Over(u64),
@@ -141,9 +141,9 @@ impl FederationStore {
         same.map(|same| reply(same).map(PreviousReply::SameContent)).transpose()
     }
 
-    /// Why something is not told after a round, if it is not.
-    pub(crate) fn untold(&self, telling: Telling, round: u64) -> Result<Option<Untold>> {
-        Ok(self.manifest()?.untold(telling, round))
+    /// Why work after a round is refused, if it is.
+    pub(crate) fn denial(&self, telling: Telling, round: u64) -> Result<Option<Denial>> {
+        Ok(self.manifest()?.denial(telling, round))
     }
 
     /// Commits a reply, together with the new state if it changed, and what it tells after which round, if that is counted.
@@ -230,11 +230,11 @@ impl FederationStore {
 }
 
 impl Manifest {
-    /// Why something is not told: not after earlier rounds than the latest, not often, and no more of training once the server has said that it is over.
-    fn untold(&self, telling: Telling, round: u64) -> Option<Untold> {
+    /// Why work is refused: not after earlier rounds than the latest, not often, and no more of training once the server has said that it is over.
+    fn denial(&self, telling: Telling, round: u64) -> Option<Denial> {
         let is_again = |last: &AnswerCount| round < last.round || last.times >= MOST_TOLD;
-        let over = self.finished.map(|end| Untold::Over(end.round));
-        let again = |last: AnswerCount| Untold::Again(last.round);
+        let over = self.finished.map(|end| Denial::Over(end.round));
+        let again = |last: AnswerCount| Denial::Again(last.round);
         match telling {
             Telling::Training => over,
             Telling::Evaluation | Telling::LastEvaluation => match self.evaluated.filter(|last| round <= last.round) {
@@ -329,12 +329,12 @@ mod tests {
     }
 
     /// Why something is not told after each of some rounds.
-    fn untold<const ROUNDS: usize>(store: &FederationStore, telling: Telling, rounds: [u64; ROUNDS]) -> [Option<Untold>; ROUNDS] {
-        rounds.map(|round| store.untold(telling, round).expect("readable"))
+    fn denial<const ROUNDS: usize>(store: &FederationStore, telling: Telling, rounds: [u64; ROUNDS]) -> [Option<Denial>; ROUNDS] {
+        rounds.map(|round| store.denial(telling, round).expect("readable"))
     }
 
     fn tell(store: &FederationStore, number: u32, telling: Telling, round: u64) {
-        assert_eq!(untold(store, telling, [round]), [None], "{number}");
+        assert_eq!(denial(store, telling, [round]), [None], "{number}");
         store.commit(key(&request(number)), &stored(&format!("r{number}")), None, Some((telling, round))).expect("stored");
     }
 
@@ -342,13 +342,13 @@ mod tests {
     fn models_are_evaluated_at_most_twice_after_a_round() {
         let (_folder, store) = committed(1);
         (0..MOST_TOLD).for_each(|number| tell(&store, 10 + number, Telling::Evaluation, 5));
-        let again = Some(Untold::Again(5));
-        assert_eq!(untold(&store, Telling::Evaluation, [4, 5, 6]), [again, again, None]);
-        assert_eq!(untold(&store, Telling::Training, [5]), [None], "training continues");
-        assert_eq!(untold(&store, Telling::End, [5]), [None], "one does not count for the other");
+        let again = Some(Denial::Again(5));
+        assert_eq!(denial(&store, Telling::Evaluation, [4, 5, 6]), [again, again, None]);
+        assert_eq!(denial(&store, Telling::Training, [5]), [None], "training continues");
+        assert_eq!(denial(&store, Telling::End, [5]), [None], "one does not count for the other");
         commit(&store, 2);
         tell(&store, 9, Telling::Evaluation, 6);
-        assert_eq!(untold(&store, Telling::Evaluation, [5, 6, 7]), [Some(Untold::Again(6)), None, None]);
+        assert_eq!(denial(&store, Telling::Evaluation, [5, 6, 7]), [Some(Denial::Again(6)), None, None]);
     }
 
     #[test]
@@ -358,8 +358,8 @@ mod tests {
             tell(&store, 10, Telling::End, 5);
             commit(&store, 2);
             tell(&store, 11, Telling::End, second);
-            let again = Some(Untold::Again(second));
-            assert_eq!(untold(&store, Telling::End, [4, second, second + 1, 1000]), [again; 4]);
+            let again = Some(Denial::Again(second));
+            assert_eq!(denial(&store, Telling::End, [4, second, second + 1, 1000]), [again; 4]);
         }
     }
 
@@ -370,11 +370,11 @@ mod tests {
             tell(&store, 10, Telling::Evaluation, 4);
             tell(&store, 11, telling, 5);
             let store = FederationStore::of(folder.path(), store.federation());
-            let over = Some(Untold::Over(5));
+            let over = Some(Denial::Over(5));
             // Updates of asynchronous work are counted by numbers of their own.
-            assert_eq!(untold(&store, Telling::Training, [0, 5, 6, 900]), [over; 4]);
+            assert_eq!(denial(&store, Telling::Training, [0, 5, 6, 900]), [over; 4]);
             for telling in [Telling::Evaluation, Telling::LastEvaluation] {
-                assert_eq!(untold(&store, telling, [5, 6, 900]), [None, over, over]);
+                assert_eq!(denial(&store, telling, [5, 6, 900]), [None, over, over]);
             }
             // What is left to do may come before the last evaluation, or after it.
             tell(&store, 12, Telling::End, 5);
@@ -386,8 +386,8 @@ mod tests {
         let (_folder, store) = committed(1);
         (10..12).for_each(|number| tell(&store, number, Telling::LastEvaluation, 5));
         (12..14).for_each(|number| tell(&store, number, Telling::End, 5));
-        let again = [Some(Untold::Again(5))];
-        assert_eq!([Telling::LastEvaluation, Telling::End].map(|telling| untold(&store, telling, [5])), [again; 2]);
+        let again = [Some(Denial::Again(5))];
+        assert_eq!([Telling::LastEvaluation, Telling::End].map(|telling| denial(&store, telling, [5])), [again; 2]);
     }
 
     #[test]

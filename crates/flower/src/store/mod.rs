@@ -37,7 +37,7 @@ pub use attempts::CurrentWork;
 pub(crate) use attempts::{Attempts, RequestPlace, Verdict};
 pub(crate) use consent::ConsentStore;
 pub use consent::Proposal;
-pub(crate) use federation::{FederationStore, PreviousReply, RequestKey, Telling, Untold};
+pub(crate) use federation::{Denial, FederationStore, PreviousReply, RequestKey, Telling};
 pub(crate) use inbox::Inbox;
 pub(crate) use message::{Announcement, StoredMessage};
 

@@ -230,7 +230,9 @@ pub(super) fn attacks(report: &Report) -> Vec<String> {
         let run = line.runs(&report.runs).into_iter().next()?;
         let attack = run.experiment.attack.as_ref()?;
         let (name, kind, share) = (&line.name, attack.kind.name(), percent(attack.share));
-        Some(format!("{name}: {share} of the clients are malicious (`{kind}`), drawn by seed; all accuracies are those of the honest ones"))
+        Some(format!(
+            "{name}: {share} of the clients are malicious (`{kind}`), drawn by seed; all accuracies are those of the honest ones"
+        ))
     };
     report.lines.iter().filter_map(sentence).collect()
 }
