@@ -28,7 +28,7 @@ fn a_run_ends_with_the_round_after_its_last_patience_and_says_so_everywhere() {
     let folder = TempDir::new().expect("a folder");
     let output = succeed(&mut run_command(&folder, "early", &[&STILL[..], &["method=local"]].concat()));
     let said = String::from_utf8(output.stderr).expect("UTF-8");
-    assert!(said.contains(" since 2 evaluations: round 7 of 20 is the last"), "{said}");
+    assert!(said.contains(" in the last 2 evaluations; round 7 of 20 is the last"), "{said}");
     let shown = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(shown.contains("after 7 of 20 rounds: 2 evaluations found no better validation accuracy"), "{shown}");
     let early = folder.path().join("early");

@@ -87,7 +87,7 @@ fn about_the_end(end: &StoodStill) -> String {
     let StoodStill { last_round, planned, best, evaluations } = end;
     let since = counted(*evaluations as usize, "evaluation");
     format!(
-        "early stopping: no better validation accuracy than {} since {since}; round {last_round} of {planned} is the last",
+        "early stopping: no better validation accuracy than {} in the last {since}; round {last_round} of {planned} is the last",
         percent(*best)
     )
 }
