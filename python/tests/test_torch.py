@@ -311,12 +311,13 @@ def test_files_that_hold_no_network_are_refused(tmp_path: Path) -> None:
 def test_a_network_that_cannot_be_made_or_written_is_refused_by_name(tmp_path: Path) -> None:
     """With a hint, as everything else is."""
     task = task_of("mlp")
-    for given, words in [
+    wrong: list[tuple[tuple[Any, ...], str]] = [
         ((3, task), "`model` is of the type `int`"),
         (({"name": "mlp", "hidden": [np.int64(3)]}, task), "`model` has what no file can"),
         (("mlp", 3), "`task` is of the type `int`"),
         (("mlp", task, -1), "`seed` is `-1`"),
-    ]:
+    ]
+    for given, words in wrong:
         with pytest.raises(fedeq.Refused, match=rf"{words}.*\nhint: ."):
             fedeq.torch.create(*given)
     with pytest.raises(fedeq.Refused, match=r"cannot write to it: .*\nhint: check that"):
