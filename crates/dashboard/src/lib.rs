@@ -93,7 +93,7 @@ impl Dashboard {
 /// Reads the runs before somebody asks for them: until a browser has opened, most of that is done. Nobody waits for this thread, also at the end.
 fn read_ahead(index: &Arc<RunIndex>) {
     let index = Arc::clone(index);
-    std::thread::spawn(move || index.names());
+    std::thread::spawn(move || index.read_ahead());
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {

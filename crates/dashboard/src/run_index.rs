@@ -73,6 +73,11 @@ impl RunIndex {
         self.up_to_date().runs.keys().cloned().collect()
     }
 
+    /// Reads everything before somebody asks. Whoever asks first looks again, for runs that have begun since.
+    pub(super) fn read_ahead(&self) {
+        self.up_to_date().looked = None;
+    }
+
     /// What is new about a run for somebody who has been told so much, with at most so many points a journal. Nothing if there is no such run.
     pub(super) fn news(&self, run: &str, points: usize, cursor: &mut Cursor) -> Option<News> {
         let known = self.up_to_date();
