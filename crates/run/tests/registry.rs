@@ -147,7 +147,10 @@ fn every_default_is_what_a_reader_fills_in() {
 /// Whether an experiment is sound in which the section of a setting is there and does not say it.
 fn may_be_left_out(table: &Table, setting: &SettingInfo) -> bool {
     let above = setting.key.rsplit_once('.').map(|(above, _)| above);
-    above.is_none_or(|above| value_at(table, above).is_some_and(Value::is_table))
+    // Of several kinds one stands there, and what another holds is not left out.
+    let is_kind = above.is_some_and(|above| kinds_at(above).is_some());
+    !is_kind
+        && above.is_none_or(|above| value_at(table, above).is_some_and(Value::is_table))
         && value_at(table, &setting.key).is_none()
         && Experiment::from_resolved(&toml::to_string(table).expect("TOML")).is_ok()
 }
@@ -184,8 +187,11 @@ fn an_experiment_filled_in_leaves_out_only_what_is_left_open_and_is_the_same_exp
     }
 }
 
-/// The keys of all values that are no tables.
+/// The keys of all values that are no tables; what is left open, which JSON writes as null, has none.
 fn keys(json: &serde_json::Value) -> Vec<String> {
+    if json.is_null() {
+        return Vec::new();
+    }
     let Some(table) = json.as_object() else { return vec![String::new()] };
     let below = |(key, value): (&String, &serde_json::Value)| {
         keys(value).into_iter().map(|rest| format!("{key}.{rest}")).collect::<Vec<_>>()
