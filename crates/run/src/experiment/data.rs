@@ -173,7 +173,7 @@ mod tests {
         };
         // Two samples with a number and an owner of four bytes each, and a label of two.
         let error = repeated(few(1), MOST_BYTES / 20 + 1).expect_err("too many").to_string();
-        assert!(error.contains("`data.copies`") && error.contains("have no room"), "{error}");
+        assert!(error.contains("`data.copies`") && error.contains("do not fit into memory"), "{error}");
         assert!(repeated(few(1), usize::MAX).is_err());
         assert_eq!(repeated(few(3), 1000).expect("room").len(), 2000);
     }
