@@ -132,20 +132,20 @@ fn unusual(norm: NormKind) -> Graph {
     let graph = Graph::build(&Task::image(17, 15, 3, 5), |net| {
         let x = net.input();
         let x = net.conv("first", x, 16, 3, 1);
-        let y = net.norm("in_front", x, norm, Fusion::Before(Activation::Relu));
-        let z = net.norm("behind", x, norm, Fusion::After(Activation::Softplus));
-        let s = net.norm("both", y, norm, Fusion::AddThen(z, Activation::Softplus));
+        let y = net.norm("in_front_norm", x, norm, Fusion::Before(Activation::Relu));
+        let z = net.norm("behind_norm", x, norm, Fusion::After(Activation::Softplus));
+        let s = net.norm("both_norm", y, norm, Fusion::AddThen(z, Activation::Softplus));
         let p = net.max_pool(s);
         let q = net.widen(z, 48);
         let w = net.conv("wider", p, 48, 1, 1);
-        let h = net.norm("pooled", w, norm, Fusion::AddThen(q, Activation::Relu));
+        let h = net.norm("pooled_norm", w, norm, Fusion::AddThen(q, Activation::Relu));
         let p = net.max_pool(h);
-        let h = net.norm("again", p, norm, Fusion::After(Activation::Relu));
+        let h = net.norm("again_norm", p, norm, Fusion::After(Activation::Relu));
         let c = net.conv("second", h, 32, 1, 2);
-        let c = net.norm("last", c, norm, Fusion::Before(Activation::Softplus));
+        let c = net.norm("last_norm", c, norm, Fusion::Before(Activation::Softplus));
         let v = net.mean_pool(c);
         let d = net.dense("dense", v, 64, Some(Activation::Relu));
-        let d = net.norm("vector", d, norm, Fusion::None);
+        let d = net.norm("vector_norm", d, norm, Fusion::None);
         Ends { logits: net.personal_dense(d), embedding: d }
     });
     graph.expect("a network")
